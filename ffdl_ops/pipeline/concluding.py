@@ -1,0 +1,136 @@
+"""The end of a job: its checkpoint promoted, its results stored, its final state written, its MLflow run closed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ffdl_ops.core.errors import FfdlError
+from ffdl_ops.core.jobs.manifest import load_manifest
+from ffdl_ops.core.jobs.states import JobState
+from ffdl_ops.pipeline.finishing import is_done, mark_done, newest_attempt, record_generations, release_all
+from ffdl_ops.pipeline.follower import drain
+from ffdl_ops.pipeline.gang import training_done
+from ffdl_ops.pipeline.helpers import run_helper
+from ffdl_ops.pipeline.services import Services, now
+from ffdl_ops.pipeline.staging import results_of, stage_spec
+
+if TYPE_CHECKING:
+    from ffdl_ops.adapters.ledger import JobRecord
+
+__all__ = ["JobEnd", "checkpoint", "conclude", "now", "still_needed", "store"]
+
+_MLFLOW_STATUS = {JobState.COMPLETED: "FINISHED", JobState.FAILED: "FAILED", JobState.HALTED: "KILLED"}
+_GOES_ON = frozenset({None, "none", "scheduled", "queued", "running", "deferred", "restarting", "up_for_retry"})
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """A job's final state and why."""
+
+    state: JobState
+    reason: str
+
+
+def checkpoint(svc: Services, job: JobRecord) -> dict[str, Any]:
+    """Complete, promote and prune the job's checkpoints. Called twice, it does nothing new."""
+    if is_done(svc, job, "checkpoint"):
+        return {"promoted": None, "note": "nothing to do"}
+    manifest = load_manifest(job.manifest)
+    learners = svc.ledger.attempts(job.job_id)[-1].learners
+    spec = stage_spec(svc, job, attempt=newest_attempt(svc, job), learners=learners)
+    run_helper(svc, job, "checkpoint", "checkpoint", spec)
+    result = record_generations(svc, job, manifest.checkpoint.keep)
+    mark_done(svc, job, "checkpoint", result)
+    return result
+
+
+def store(svc: Services, job: JobRecord) -> dict[str, Any]:
+    """Upload the job's results and all its logs. Called twice, it does nothing new."""
+    if is_done(svc, job, "store"):
+        return {"note": "nothing to do"}
+    learners = svc.ledger.attempts(job.job_id)[-1].learners
+    spec = stage_spec(svc, job, attempt=newest_attempt(svc, job), learners=learners)
+    report = run_helper(svc, job, "store", "store", spec)
+    result = {key: report.get(key) for key in ("files", "bytes", "seconds", "skipped") if key in report}
+    mark_done(svc, job, "store", result)
+    return result
+
+
+def still_needed(svc: Services, job: JobRecord, dag_id: str, run_id: str) -> bool:
+    """Whether stages of this run that the job needs are yet to run (a partial clear may start `conclude` first)."""
+    if training_done(svc, job) and is_done(svc, job, "store"):
+        return False
+    states = svc.airflow.task_states(dag_id, run_id)
+    return any(
+        states.get(stage) in _GOES_ON
+        for stage in ("plan", "fetch_data", "admit", "preflight", "learners", "release", "checkpoint", "store_results")
+    )
+
+
+def conclude(svc: Services, job: JobRecord) -> JobEnd:
+    """Write the job's end: do what is missing of its finishing, decide the state, close the MLflow run.
+
+    :returns: the final state; COMPLETED only if it trained to the end and everything is stored.
+    """
+    missing = _finish_what_is_missing(svc, job)
+    job = svc.ledger.job(job.job_id) or job
+    end = _decide(svc, job, missing)
+    outcome = {JobState.COMPLETED: "completed", JobState.FAILED: "failed"}.get(end.state, "halted")
+    failure = {"class": "platform", "stage": "conclude", "summary": end.reason} if missing else None
+    svc.ledger.record_outcome(job.job_id, outcome, failure, now())
+    svc.ledger.transition(job.job_id, end.state, reason=end.reason[:500], now=now())
+    _close_run(svc, job, end)
+    return end
+
+
+def _finish_what_is_missing(svc: Services, job: JobRecord) -> str | None:
+    """Release, checkpoint and store, where their own tasks have not; the problem, if one can't be done."""
+    try:
+        release_all(svc, job)
+        checkpoint(svc, job)
+        store(svc, job)
+    except FfdlError as error:
+        log.error("Not finished: %s", error)
+        return str(error)
+    return None
+
+
+def _decide(svc: Services, job: JobRecord, missing: str | None) -> JobEnd:
+    if job.outcome == "failed" and job.failure:
+        return JobEnd(JobState.FAILED, f"{job.failure.get('class')}: {job.failure.get('summary')}")
+    if not training_done(svc, job):
+        who = f" by {job.halt_requested_by}" if job.halt_requested_by else ""
+        return JobEnd(JobState.HALTED, f"stopped{who} before training was done; clear the run to go on from its checkpoint")
+    if missing:
+        return JobEnd(JobState.FAILED, f"trained, but not everything is stored: {missing}")
+    return JobEnd(JobState.COMPLETED, "trained to the end; results and logs are stored")
+
+
+def _close_run(svc: Services, job: JobRecord, end: JobEnd) -> None:
+    """Write what is missing in MLflow and close the run.
+
+    An outage is told and does not change what the job is: clearing `conclude` writes it again.
+    """
+    if not job.mlflow_run_id:
+        return
+    bucket = svc.tenant(job.tenant).bucket
+    results_bucket, results_prefix = results_of(load_manifest(job.manifest), bucket, job.job_id)
+    try:
+        points = drain(svc, job)
+        svc.tracker.log_durations(job.mlflow_run_id, svc.ledger.stage_seconds(job.job_id))
+        svc.tracker.tag_artifacts(
+            job.mlflow_run_id,
+            {
+                "results_uri": f"s3://{results_bucket}/{results_prefix}",
+                "checkpoints_uri": f"s3://{bucket}/jobs/{job.job_id}/checkpoints",
+                "logs_uri": f"s3://{bucket}/jobs/{job.job_id}/logs",
+            },
+        )
+        svc.tracker.close(job.mlflow_run_id, _MLFLOW_STATUS[end.state])
+        log.info("MLflow: %d points from the stored logs; run closed as %s.", points, _MLFLOW_STATUS[end.state])
+    except FfdlError as error:
+        log.error("The MLflow run could not be closed: %s", error)

@@ -1,0 +1,90 @@
+"""The adapters that a task or a trigger works with, made once per process.
+
+Airflow forks its tasks, so the cache is keyed by process: no connection is shared across a fork.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ffdl_ops.adapters.airflow_api import AirflowApi
+    from ffdl_ops.adapters.cluster.client import Cluster
+    from ffdl_ops.adapters.ledger import Ledger
+    from ffdl_ops.adapters.settings import Settings
+    from ffdl_ops.adapters.storage.store import ObjectStore
+    from ffdl_ops.adapters.tracking.runs import Tracker
+    from ffdl_ops.core.platform import PlatformConfig
+    from ffdl_ops.core.tenancy.tenants import Tenant
+
+__all__ = ["Services", "now", "services"]
+
+
+def now() -> datetime:
+    """The present moment, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+class Services:
+    """Ledger, cluster, stores and tracker of one installation, each opened when it is first used."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @property
+    def platform(self) -> PlatformConfig:
+        """The platform's configuration."""
+        return self.settings.platform
+
+    def tenant(self, name: str) -> Tenant:
+        """A tenant by name."""
+        return self.settings.tenants[name]
+
+    @functools.cached_property
+    def ledger(self) -> Ledger:
+        """The durable record."""
+        from ffdl_ops.adapters.ledger import Ledger
+
+        return Ledger(self.settings.ledger_url)
+
+    @functools.cached_property
+    def cluster(self) -> Cluster:
+        """The cluster that the learners run on."""
+        from ffdl_ops.adapters.cluster.client import Cluster
+
+        return Cluster(self.settings.kubeconfig)
+
+    @functools.cached_property
+    def tracker(self) -> Tracker:
+        """The MLflow server."""
+        from ffdl_ops.adapters.tracking.runs import Tracker
+
+        return Tracker(self.settings.mlflow_uri)
+
+    @functools.cached_property
+    def airflow(self) -> AirflowApi:
+        """Airflow's own REST API, as the platform's account."""
+        from ffdl_ops.adapters.airflow_api import AirflowApi
+
+        return AirflowApi.from_settings(self.settings)
+
+    def store(self, tenant: str) -> ObjectStore:
+        """A tenant's object store, with the tenant's own credentials."""
+        from ffdl_ops.adapters.storage.store import ObjectStore
+
+        return ObjectStore(self.settings.store_config(tenant))
+
+
+@functools.lru_cache(maxsize=2)
+def _services(pid: int) -> Services:
+    from ffdl_ops.adapters.settings import Settings
+
+    return Services(Settings.load())
+
+
+def services() -> Services:
+    """The services of this process."""
+    return _services(os.getpid())

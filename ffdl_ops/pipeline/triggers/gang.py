@@ -1,0 +1,80 @@
+"""Watching a gang: one trigger for all its learners, from their start to the end of the attempt.
+
+It shows each learner's output in the task's log, ends the attempt when its end has come (so that GPUs are free before
+Airflow has even resumed the task), and feeds the metrics when no `monitor` does.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ffdl_ops.pipeline import gang
+from ffdl_ops.pipeline.deadline import past_deadline
+from ffdl_ops.pipeline.follower import Follower, LogCursor, new_lines
+from ffdl_ops.pipeline.judge import GangState
+from ffdl_ops.pipeline.services import services
+from ffdl_ops.pipeline.triggers.base import LookingTrigger
+
+__all__ = ["GangTrigger"]
+
+_LOG_EVERY_S = 1.0
+_FOLLOW_EVERY_S = 5.0
+
+
+class GangTrigger(LookingTrigger):
+    """Fires with what follows from the attempt's end: ``{"kind": "succeeded" | "restart" | "readmit" | "failed", …}``.
+
+    :param job_id: the job.
+    :param attempt: number of the attempt.
+    :param poll_s: seconds between two looks at the pods.
+    """
+
+    def __init__(self, job_id: str, attempt: int, poll_s: float = 0.5, **kwargs: Any) -> None:
+        super().__init__(job_id, poll_s, **kwargs)
+        self.attempt = attempt
+        self._cursor = LogCursor()
+        self._said = ""
+        self._logs_at = self._follow_at = 0.0
+        self._follower: Follower | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that make this trigger again."""
+        return {**super().arguments(), "attempt": self.attempt}
+
+    def look(self) -> dict[str, Any] | None:
+        """Look at the gang once."""
+        svc = services()
+        job = svc.ledger.job(self.job_id)
+        attempt = svc.ledger.open_attempt(self.job_id)
+        if job is None or attempt is None or attempt.number != self.attempt:
+            return {"kind": "lost"}
+        verdict, views = gang.look(svc, job, attempt)
+        if verdict.detail != self._said:
+            self.log.info("Attempt %d: %s", self.attempt, verdict.detail)
+            self._said = verdict.detail
+        ended = verdict.state in (GangState.SUCCEEDED, GangState.ENDED)
+        clock = time.monotonic()
+        if views and (ended or clock - self._logs_at >= _LOG_EVERY_S):
+            self._logs_at = clock
+            for line in new_lines(svc, views, self._cursor):
+                self.log.info("%s", line)
+        if not ended:
+            verdict = past_deadline(job, verdict, views)
+            ended = verdict.state is GangState.ENDED
+        if ended:
+            end = gang.finish(svc, job, attempt, verdict)
+            return {"kind": end.kind, "failure": dict(end.failure) if end.failure else None, "delay_s": end.delay_s}
+        if clock - self._follow_at >= _FOLLOW_EVERY_S:
+            self._follow_at = clock
+            self._feed()
+        return None
+
+    def _feed(self) -> None:
+        """Write the metrics when nobody else does (the follower's lease in the ledger decides who)."""
+        if self._follower is None:
+            self._follower = Follower(self.job_id, f"learners-{id(self)}")
+        try:
+            self._follower.step(services())
+        except Exception as error:  # metrics never hold up, or end, a gang
+            self.log.warning("Metrics are not written for now: %s", error)
