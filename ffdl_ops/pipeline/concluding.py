@@ -67,7 +67,16 @@ def still_needed(svc: Services, job: JobRecord, dag_id: str, run_id: str) -> boo
     states = svc.airflow.task_states(dag_id, run_id)
     return any(
         states.get(stage) in _GOES_ON
-        for stage in ("plan", "fetch_data", "admit", "preflight", "learners", "release", "checkpoint", "store_results")
+        for stage in (
+            "plan",
+            "fetch_data",
+            "admit",
+            "preflight",
+            "learners",
+            "release",
+            "checkpoint",
+            "store_results",
+        )
     )
 
 
@@ -104,7 +113,10 @@ def _decide(svc: Services, job: JobRecord, missing: str | None) -> JobEnd:
         return JobEnd(JobState.FAILED, f"{job.failure.get('class')}: {job.failure.get('summary')}")
     if not training_done(svc, job):
         who = f" by {job.halt_requested_by}" if job.halt_requested_by else ""
-        return JobEnd(JobState.HALTED, f"stopped{who} before training was done; clear the run to go on from its checkpoint")
+        return JobEnd(
+            JobState.HALTED,
+            f"stopped{who} before training was done; clear the run to go on from its checkpoint",
+        )
     if missing:
         return JobEnd(JobState.FAILED, f"trained, but not everything is stored: {missing}")
     return JobEnd(JobState.COMPLETED, "trained to the end; results and logs are stored")
@@ -122,12 +134,12 @@ def _close_run(svc: Services, job: JobRecord, end: JobEnd) -> None:
     try:
         points = drain(svc, job)
         svc.tracker.log_durations(job.mlflow_run_id, svc.ledger.stage_seconds(job.job_id))
-        svc.tracker.tag_artifacts(
+        svc.tracker.tag_uris(
             job.mlflow_run_id,
             {
-                "results_uri": f"s3://{results_bucket}/{results_prefix}",
-                "checkpoints_uri": f"s3://{bucket}/jobs/{job.job_id}/checkpoints",
-                "logs_uri": f"s3://{bucket}/jobs/{job.job_id}/logs",
+                "results": f"s3://{results_bucket}/{results_prefix}",
+                "checkpoints": f"s3://{bucket}/jobs/{job.job_id}/checkpoints",
+                "logs": f"s3://{bucket}/jobs/{job.job_id}/logs",
             },
         )
         svc.tracker.close(job.mlflow_run_id, _MLFLOW_STATUS[end.state])

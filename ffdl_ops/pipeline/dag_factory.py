@@ -36,7 +36,7 @@ _MAX_ACTIVE_RUNS = 10_000
 _RETRIES = 3
 _RETRY_DELAY = timedelta(seconds=5)
 # `conclude` may start before stages that a partial clear left out; it then comes back until they have run.
-_CONCLUDE_RETRIES = 10_000
+_CONCLUDE_RETRIES = 20
 _CONCLUDE_DELAY = timedelta(seconds=3)
 
 
@@ -65,9 +65,7 @@ def build_dag(tenant: Tenant, gpu_types: list[str]) -> DAG:
         params=_params(form_fields(tenant, gpu_types, EXAMPLES)),
         doc_md=DAG_DOC.format(tenant=name),
         tags=["ffdl", "training", name],
-        access_control={
-            role_of(name): {"DAGs": {"can_read", "can_edit"}, "DAG Runs": {"can_read", "can_create"}}
-        },
+        access_control={role_of(name): {"DAGs": {"can_read", "can_edit"}, "DAG Runs": {"can_read", "can_create"}}},
         max_active_runs=_MAX_ACTIVE_RUNS,
         max_active_tasks=_MAX_ACTIVE_RUNS,
         default_args={"retries": _RETRIES, "retry_delay": _RETRY_DELAY},
@@ -96,7 +94,7 @@ def _stages(tenant: str) -> None:
         retry_delay=_CONCLUDE_DELAY,
         **_common("conclude", tenant),
     ).as_teardown(setups=begin, on_failure_fail_dagrun=True)
-    begin >> plan >> fetch_data >> admit >> preflight >> learners >> release >> checkpoint >> store >> conclude
+    (begin >> plan >> fetch_data >> admit >> preflight >> learners >> release >> checkpoint >> store >> conclude)
     preflight >> monitor >> conclude
 
 

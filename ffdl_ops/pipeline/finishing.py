@@ -61,7 +61,8 @@ def release_all(svc: Services, job: JobRecord) -> list[str]:
         from ffdl_ops.core.jobs.ids import namespace as namespace_of
 
         svc.cluster.delete_service(namespace_of(job.tenant), job.job_id)
-        svc.ledger.transition(job.job_id, JobState.STORING, reason="learners are gone", now=now())
+    # Always, also for a job that never started: it is what tells `monitor` that nothing will train any more.
+    svc.ledger.transition(job.job_id, JobState.STORING, reason="nothing of it lives", now=now())
     return done
 
 

@@ -12,7 +12,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.client import ClusterRefused, QuotaExceeded
-from ffdl_ops.adapters.cluster.gang import GangSpec, gang_selector, gang_service, learner_pod, learner_template
+from ffdl_ops.adapters.cluster.gang import (
+    GangSpec,
+    gang_selector,
+    gang_service,
+    learner_pod,
+    learner_template,
+)
 from ffdl_ops.adapters.cluster.observe import PodView, pod_view
 from ffdl_ops.core.failures.budgets import GiveUp, Restart, restart_or_fail
 from ffdl_ops.core.failures.classes import FailureClass
@@ -184,7 +190,12 @@ def finish(svc: Services, job: JobRecord, attempt: AttemptRecord, verdict: Verdi
 
 
 def _restart(
-    svc: Services, job: JobRecord, attempt: AttemptRecord, decision: Restart, facts: dict[str, Any], gone: bool
+    svc: Services,
+    job: JobRecord,
+    attempt: AttemptRecord,
+    decision: Restart,
+    facts: dict[str, Any],
+    gone: bool,
 ) -> GangEnd:
     if decision.keep_lease and svc.ledger.holds(job.job_id, attempt.lease_epoch):
         return GangEnd("restart", facts, decision.delay_s)

@@ -43,7 +43,13 @@ class HelperEnd:
 
 
 def start_helper(
-    svc: Services, job: JobRecord, stage: str, command: str, spec: dict[str, Any], *, data_secret: str | None = None
+    svc: Services,
+    job: JobRecord,
+    stage: str,
+    command: str,
+    spec: dict[str, Any],
+    *,
+    data_secret: str | None = None,
 ) -> str:
     """Start a stage's helper, or adopt the one that runs already.
 

@@ -73,11 +73,7 @@ def judge(
     :param now: the present moment.
     """
     by_rank = {view.rank: view for view in views}
-    gone = [
-        rank
-        for rank, pod in expected.items()
-        if rank not in by_rank or (pod.uid and by_rank[rank].uid != pod.uid)
-    ]
+    gone = [rank for rank, pod in expected.items() if rank not in by_rank or (pod.uid and by_rank[rank].uid != pod.uid)]
     present = [by_rank[rank] for rank in sorted(expected) if rank not in gone]
     failed = [view for view in present if _ended_badly(view)]
     if failed or gone:

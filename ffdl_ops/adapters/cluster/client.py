@@ -168,9 +168,7 @@ class Cluster:
             grace_period_seconds=grace_s, preconditions=client.V1Preconditions(uid=uid) if uid else None
         )
         try:
-            found = self._found(
-                f"delete pod {name}", self.core.delete_namespaced_pod, name, namespace, body=options
-            )
+            found = self._found(f"delete pod {name}", self.core.delete_namespaced_pod, name, namespace, body=options)
         except ClusterRefused as error:
             if error.status == 409:
                 return False

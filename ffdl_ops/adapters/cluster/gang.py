@@ -75,9 +75,7 @@ def gang_service(spec: GangSpec) -> k8s.V1Service:
 
     identity = spec.identity
     return client.V1Service(
-        metadata=client.V1ObjectMeta(
-            name=spec.job_id, namespace=identity.namespace, labels=specs.labels_of(identity)
-        ),
+        metadata=client.V1ObjectMeta(name=spec.job_id, namespace=identity.namespace, labels=specs.labels_of(identity)),
         spec=client.V1ServiceSpec(
             cluster_ip="None",
             publish_not_ready_addresses=True,
@@ -111,7 +109,10 @@ def learner_template(spec: GangSpec, platform: PlatformConfig) -> k8s.V1Pod:
             command=["python3", f"{specs.TOOLS_DIR}/learner.pyz"],
             env=specs.env_vars(_environment(spec, platform, termination))
             + [
-                client.V1EnvVar(name=name, value_from=client.V1EnvVarSource(field_ref=client.V1ObjectFieldSelector(field_path=path)))
+                client.V1EnvVar(
+                    name=name,
+                    value_from=client.V1EnvVarSource(field_ref=client.V1ObjectFieldSelector(field_path=path)),
+                )
                 for name, path in (("POD_IP", "status.podIP"), ("POD_NAME", "metadata.name"))
             ],
             resources=client.V1ResourceRequirements(
@@ -147,7 +148,9 @@ def learner_pod(template: k8s.V1Pod, spec: GangSpec, rank: int, node: str | None
     for container in pod.spec.init_containers:
         for entry in container.env:
             if entry.name == "FFDL_STAGE_SPEC":
-                entry.value = specs.env_vars({"": json.dumps({**spec.stage_spec, "rank": rank}, sort_keys=True)})[0].value
+                entry.value = specs.env_vars({"": json.dumps({**spec.stage_spec, "rank": rank}, sort_keys=True)})[
+                    0
+                ].value
     if node:
         term = client.V1NodeSelectorTerm(
             match_expressions=[

@@ -43,11 +43,13 @@ def helper_pod(
     :param spec: the command's specification.
     """
     identity = specs.PodIdentity(
-        job_id, tenant, namespace_of(tenant), HELPER, {"ffdl.dev/stage": stage, "ffdl.dev/number": str(number)}
+        job_id,
+        tenant,
+        namespace_of(tenant),
+        HELPER,
+        {"ffdl.dev/stage": stage, "ffdl.dev/number": str(number)},
     )
     pod = specs.pod_skeleton(platform, identity, f"{job_id}-{stage}-{number}")
     pod.spec.volumes, mounts = specs.volumes_of(platform, identity)
-    pod.spec.containers = [
-        specs.helper_container(platform, HELPER, command, spec, mounts, data_secret=data_secret)
-    ]
+    pod.spec.containers = [specs.helper_container(platform, HELPER, command, spec, mounts, data_secret=data_secret)]
     return pod

@@ -98,7 +98,10 @@ def pod_view(pod: k8s.V1Pod, main: str = "learner") -> PodView:
         (
             (entry.name, int(entry.state.terminated.exit_code))
             for entry in inits
-            if entry.name not in sidecars and entry.state and entry.state.terminated and entry.state.terminated.exit_code
+            if entry.name not in sidecars
+            and entry.state
+            and entry.state.terminated
+            and entry.state.terminated.exit_code
         ),
         None,
     )
@@ -112,7 +115,11 @@ def pod_view(pod: k8s.V1Pod, main: str = "learner") -> PodView:
         if condition.type == "DisruptionTarget" and condition.status == "True":
             disrupted = condition.reason
     limit = next(
-        ((entry.resources.limits or {}).get("memory") for entry in pod.spec.containers if entry.name == main and entry.resources),
+        (
+            (entry.resources.limits or {}).get("memory")
+            for entry in pod.spec.containers
+            if entry.name == main and entry.resources
+        ),
         None,
     )
     return PodView(

@@ -34,7 +34,11 @@ def put_connection_secret(settings: Settings, tenant: str, connection: Mapping[s
         "FFDL_DATA_S3_SECRET_ACCESS_KEY": connection.get("password") or "",
         "FFDL_DATA_S3_REGION": connection.get("region") or "us-east-1",
     }
-    labels = {"app.kubernetes.io/part-of": "ffdl-ops", "ffdl.dev/tenant": tenant, "ffdl.dev/kind": "data-store"}
+    labels = {
+        "app.kubernetes.io/part-of": "ffdl-ops",
+        "ffdl.dev/tenant": tenant,
+        "ffdl.dev/kind": "data-store",
+    }
     Cluster(settings.kubeconfig).put_secret(
         client.V1Secret(
             metadata=client.V1ObjectMeta(name=name, namespace=namespace_of(tenant), labels=labels),

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
     from ffdl_ops.core.platform import PlatformConfig
 
-__all__ = ["HELPER_CPU_MILLIS", "HELPER_MEMORY_BYTES", "PodIdentity", "helper_container", "labels_of", "pod_skeleton", "volumes_of"]
+__all__ = [
+    "HELPER_CPU_MILLIS",
+    "HELPER_MEMORY_BYTES",
+    "PodIdentity",
+    "helper_container",
+    "labels_of",
+    "pod_skeleton",
+    "volumes_of",
+]
 
 CACHE_DIR = "/ffdl/cache"
 JOB_DIR = "/job"
@@ -96,7 +104,10 @@ def mounts_of(mounts: Mapping[str, Mapping[str, Any]], *, cache_read_only: bool)
     places = {"job": JOB_DIR, "cache": CACHE_DIR, "tools": TOOLS_DIR, "run": RUN_DIR}
     return [
         client.V1VolumeMount(
-            name=name, mount_path=path, read_only=True if name == "cache" and cache_read_only else None, **mounts[name]
+            name=name,
+            mount_path=path,
+            read_only=True if name == "cache" and cache_read_only else None,
+            **mounts[name],
         )
         for name, path in places.items()
     ]
@@ -149,9 +160,7 @@ def helper_container(
         name=name,
         image=platform.images.helper,
         command=["python3", "-m", "ffdl_ops.pod.staging", command],
-        env=env_vars(
-            {"FFDL_STAGE_SPEC": json.dumps(spec, sort_keys=True), "FFDL_TERMINATION_LOG": termination}
-        ),
+        env=env_vars({"FFDL_STAGE_SPEC": json.dumps(spec, sort_keys=True), "FFDL_TERMINATION_LOG": termination}),
         env_from=sources,
         resources=client.V1ResourceRequirements(requests=request, limits={"memory": request["memory"]}),
         volume_mounts=mounts_of(mounts, cache_read_only=False),

@@ -106,9 +106,7 @@ def _limits(tenant: Tenant) -> dict[str, str]:
     return limits
 
 
-def _put(
-    cluster: Cluster, what: str, create: Callable[[Any], Any], replace: Callable[[Any], Any], body: Any
-) -> None:
+def _put(cluster: Cluster, what: str, create: Callable[[Any], Any], replace: Callable[[Any], Any], body: Any) -> None:
     from ffdl_ops.adapters.cluster.client import ClusterRefused
 
     try:

@@ -47,5 +47,9 @@ class AdmitOperator(StageOperator):
 
     def _granted(self, lease: LeaseRecord) -> dict[str, Any]:
         nodes = {f"learner {place.rank + 1}": place.node for place in lease.placements}
-        self.log.info("Granted: lease %d, %s.", lease.epoch, ", ".join(f"{who} on {node}" for who, node in nodes.items()))
+        self.log.info(
+            "Granted: lease %d, %s.",
+            lease.epoch,
+            ", ".join(f"{who} on {node}" for who, node in nodes.items()),
+        )
         return {"epoch": lease.epoch, "nodes": nodes}

@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.sdk.exceptions import TaskDeferred
 
 from ffdl_ops.adapters.cluster.client import ClusterRefused, QuotaExceeded
-from ffdl_ops.core.errors import FfdlError, TemporaryError
+from ffdl_ops.core.errors import FfdlError
 from ffdl_ops.core.jobs.ids import namespace as namespace_of
 from ffdl_ops.core.jobs.states import JobState
 from ffdl_ops.pipeline import admission, gang
@@ -71,6 +72,7 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
             deferrable=True,
             get_logs=False,
             log_pod_spec_on_failure=False,
+            termination_message_policy="FallbackToLogsOnError",
             do_xcom_push=False,
             automount_service_account_token=False,
             **kwargs,
@@ -102,7 +104,9 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
             failure = event.get("failure") or {}
             self.log.warning(
                 "Attempt %s ended (%s: %s); the whole gang starts again from its newest checkpoint.",
-                failure.get("attempt"), failure.get("class"), failure.get("summary"),
+                failure.get("attempt"),
+                failure.get("class"),
+                failure.get("summary"),
             )
             time.sleep(min(float(event.get("delay_s") or 0), 30.0))
         elif kind == "lost":
@@ -117,10 +121,7 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
         if lease is None:
             if wait is not None:
                 self.log.info("Waiting (%s, position %d): %s", wait.cause, wait.position, wait.message)
-            self.defer(
-                trigger=AdmissionTrigger(job.job_id, svc.platform.poll.admission_seconds),
-                method_name="resume_stage",
-            )
+            self._wait_for_lease(svc, job)
         self.config_file = svc.settings.kubeconfig
         try:
             attempt = gang.launch(svc, job, lease, lambda template: self._pod_from(template, context))
@@ -140,15 +141,18 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
 
     def _watch(self, svc: Services, job: JobRecord, attempt: AttemptRecord) -> NoReturn:
         trigger = GangTrigger(job.job_id, attempt.number, svc.platform.poll.gang_seconds)
-        self.defer(trigger=trigger, method_name="resume_stage")
-        raise AssertionError("defer() always raises")
+        raise TaskDeferred(trigger=trigger, method_name="resume_stage")
 
     def _wait_for_quota(self, svc: Services, job: JobRecord, epoch: int, refusal: QuotaExceeded) -> NoReturn:
         """The namespace's own quota is full although the ledger had room: give the lease back and queue again."""
         self.log.warning("%s The job goes back into the queue.", refusal)
         svc.ledger.release_lease(job.job_id, epoch, "the namespace's quota is full", now())
         svc.ledger.transition(job.job_id, JobState.QUEUED, reason=str(refusal)[:500], now=now())
-        raise TemporaryError(f"{refusal}", delay_s=_QUOTA_PAUSE_S)
+        self._wait_for_lease(svc, job, not_before=time.time() + _QUOTA_PAUSE_S)
+
+    def _wait_for_lease(self, svc: Services, job: JobRecord, *, not_before: float = 0.0) -> NoReturn:
+        trigger = AdmissionTrigger(job.job_id, svc.platform.poll.admission_seconds, not_before)
+        raise TaskDeferred(trigger=trigger, method_name="resume_stage")
 
     def _done(self, job: JobRecord) -> dict[str, Any]:
         self.log.info("All learners of %s have succeeded.", job.job_id)

@@ -27,9 +27,7 @@ class MonitorOperator(StageOperator):
 
     def work(self, context: Context, svc: Services, job: JobRecord) -> None:
         """Start to follow."""
-        self.defer(
-            trigger=MonitorTrigger(job.job_id, svc.platform.poll.monitor_seconds), method_name="resume_stage"
-        )
+        self.defer(trigger=MonitorTrigger(job.job_id, svc.platform.poll.monitor_seconds), method_name="resume_stage")
 
     def woken(self, context: Context, svc: Services, job: JobRecord, event: dict[str, Any]) -> None:
         """Training has ended; what the follower had not read yet is written by `conclude`."""

@@ -139,7 +139,9 @@ class PlanOperator(StageOperator):
     def _check_code(store: Any, bucket: str, uri: str) -> None:
         own = f"s3://{bucket}/"
         if not uri.startswith(own):
-            raise UserError(f"code: {uri} is not in the tenant's own bucket; upload it to {own}code/ (`ffdl submit --code`).")
+            raise UserError(
+                f"code: {uri} is not in the tenant's own bucket; upload it to {own}code/ (`ffdl submit --code`)."
+            )
         if not store.exists(bucket, uri.removeprefix(own)):
             raise UserError(f"code: there is no object {uri}; upload it first (`ffdl submit --code DIR` does).")
 

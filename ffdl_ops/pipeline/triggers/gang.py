@@ -64,7 +64,11 @@ class GangTrigger(LookingTrigger):
             ended = verdict.state is GangState.ENDED
         if ended:
             end = gang.finish(svc, job, attempt, verdict)
-            return {"kind": end.kind, "failure": dict(end.failure) if end.failure else None, "delay_s": end.delay_s}
+            return {
+                "kind": end.kind,
+                "failure": dict(end.failure) if end.failure else None,
+                "delay_s": end.delay_s,
+            }
         if clock - self._follow_at >= _FOLLOW_EVERY_S:
             self._follow_at = clock
             self._feed()

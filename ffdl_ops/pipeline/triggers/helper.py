@@ -22,7 +22,13 @@ class HelperTrigger(LookingTrigger):
     """
 
     def __init__(
-        self, job_id: str, namespace: str, pod: str, since: float | None = None, poll_s: float = 1.0, **kwargs: Any
+        self,
+        job_id: str,
+        namespace: str,
+        pod: str,
+        since: float | None = None,
+        poll_s: float = 1.0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(job_id, poll_s, **kwargs)
         self.namespace = namespace
