@@ -1,4 +1,4 @@
-"""The baseline of `ffdl bench startup`: the probe program in one plain KubernetesPodOperator, with nothing of ours around it."""
+"""The baseline of `ffdl bench startup`: the probe program in one plain KubernetesPodOperator, nothing of ours around it."""
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.sdk import DAG
