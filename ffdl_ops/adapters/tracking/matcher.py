@@ -108,9 +108,7 @@ class Matcher:
         wrong = self._ask(self._patterns, _START_S)
         if wrong:
             self.close()
-            named = "; ".join(
-                f"evaluation_metrics.groups.{name}.regex: {why}" for name, why in sorted(wrong.items())
-            )
+            named = "; ".join(f"evaluation_metrics.groups.{name}.regex: {why}" for name, why in sorted(wrong.items()))
             raise UserError(f"Not a regular expression: {named}")
 
     def _ask(self, question: Any, limit_s: float) -> Any:
@@ -140,8 +138,8 @@ class Matcher:
         self._strikes[name] = self._strikes.get(name, 0) + 1
         if self._strikes[name] == _STRIKES:
             self.problems.append(
-                f"evaluation_metrics.groups.{name}.regex took longer than {self._limit_s:g} s on a line, twice, "
-                "and is switched off; avoid repeats inside repeats, such as (a+)+ or (.*)*."
+                f"evaluation_metrics.groups.{name}.regex took longer than {self._limit_s:g} s on a line, "
+                "twice, and is switched off; avoid repeats inside repeats, such as (a+)+ or (.*)*."
             )
 
 

@@ -101,9 +101,7 @@ class MetricExtractor:
         if suffix is None:
             return
         times = _mapping(payload.get("etimes"))
-        step = (
-            _counter(payload.get("step", _plain(times.get("iteration", times.get("epoch")))), self._step) or 0
-        )
+        step = _counter(payload.get("step", _plain(times.get("iteration", times.get("epoch")))), self._step) or 0
         when = stamp_ms(payload.get("time", _mapping(payload.get("meta")).get("time"))) or line.timestamp_ms
         values = _mapping(payload.get("values")) or {str(payload.get("key", "")): payload.get("value")}
         for key, raw in values.items():

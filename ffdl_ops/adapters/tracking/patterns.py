@@ -72,7 +72,7 @@ class Group:
         return [(key, _resolve(reference, found)) for key, reference in self.scalars.items()]
 
     def step(self, found: Mapping[str, str | None]) -> Any:
-        """The step of a match: its iteration, else its epoch, else its first counter; ``None`` without any."""
+        """The step of a match: its iteration, else its epoch, else its first counter, else ``None``."""
         names = [name for name in ("iteration", "step", "epoch") if name in self.etimes] or list(self.etimes)
         return _resolve(self.etimes[names[0]], found) if names else None
 
@@ -103,9 +103,7 @@ def read_groups(groups: Mapping[str, Any]) -> dict[str, Group]:
     :raises UserError: naming the group and what is wrong with it.
     """
     if len(groups) > _MAX_GROUPS:
-        raise UserError(
-            f"evaluation_metrics.groups: {len(groups)} groups; there may be {_MAX_GROUPS} at most."
-        )
+        raise UserError(f"evaluation_metrics.groups: {len(groups)} groups; there may be {_MAX_GROUPS} at most.")
     return {name: _read_group(name, group or {}) for name, group in groups.items()}
 
 
@@ -121,9 +119,7 @@ def _read_group(name: str, group: Mapping[str, Any]) -> Group:
     meta = group.get("meta") or {}
     return Group(
         pattern=pattern,
-        scalars={
-            key: _reference(item) for key, item in (group.get("scalars") or group.get("values") or {}).items()
-        },
+        scalars={key: _reference(item) for key, item in (group.get("scalars") or group.get("values") or {}).items()},
         etimes={key: _reference(item) for key, item in (group.get("etimes") or {}).items()},
         timestamp=meta.get("time") or None,
         subid=meta.get("subid") or None,

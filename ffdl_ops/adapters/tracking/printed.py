@@ -26,9 +26,9 @@ _COUNTER = re.compile(
     re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
 _CUSTOMARY = re.compile(
-    r"""(?:^|[_./-]) (?: loss | acc | accuracy | error | err | lr | learning_rate | perplexity | ppl | auc | f1
-        | precision | recall | mae | mse | rmse | bleu | rouge | iou | miou | map | reward | score | top_?[15] | grad_norm
-        | throughput | (?:images|samples|examples|tokens|steps)_per_s(?:ec(?:ond)?)? ) (?:@\d+)?$""",
+    r"""(?:^|[_./-]) (?: loss | acc | accuracy | error | err | lr | learning_rate | perplexity | ppl
+        | auc | f1 | precision | recall | mae | mse | rmse | bleu | rouge | iou | miou | map | reward | score
+        | top_?[15] | grad_norm | throughput | (?:images|samples|examples|tokens|steps)_per_s(?:ec(?:ond)?)? ) (?:@\d+)?$""",
     re.VERBOSE | re.IGNORECASE,
 )
 _STEPS = ("global_step", "step", "iteration", "iter")

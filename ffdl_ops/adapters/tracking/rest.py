@@ -57,9 +57,7 @@ class MlflowApi:
         parts = urlsplit(uri)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise PermanentError("MLflow's address has to be http://host:port or https://host:port.")
-        self.base = urlunsplit(
-            (parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", "")
-        )
+        self.base = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
         self._budget_s = budget_s
         self._headers = {"Content-Type": "application/json", **_authorization(parts.username, parts.password)}
         self._pool = _pool()
@@ -136,9 +134,7 @@ def _decoded(data: bytes, path: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise TrackingRefused(
-            f"MLflow answered {path} with something that is not JSON; check its address.", code=""
-        )
+        raise TrackingRefused(f"MLflow answered {path} with something that is not JSON; check its address.", code="")
     return value
 
 

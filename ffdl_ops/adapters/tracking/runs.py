@@ -94,7 +94,8 @@ class Tracker:
     def ensure_run(self, job: JobFacts) -> RunRef:
         """The job's run: the one that there is, else a new one.
 
-        Two that create it at the same time both return the oldest, and the other one is deleted.
+        When two create it at the same time, the oldest stays and is what everybody gets from then on; the other one
+        is deleted.
         """
         experiment_id = self._ensure_experiment(job.tenant)
         view = self._find(experiment_id, job.job_id)
@@ -105,17 +106,13 @@ class Tracker:
             view = self._find(experiment_id, job.job_id)
         if view is None:
             raise TrackingRefused(f"MLflow created a run for {job.job_id} and does not list it.", code="")
-        # A value that differs from what the first try wrote would be refused for ever: the first one stands.
-        missing = {key: value for key, value in record.job_params(job).items() if key not in view.params}
-        for chunk in record.chunks(list(missing.items()), 100):
-            params = [{"key": key, "value": value} for key, value in chunk]
-            self._api.post("runs/log-batch", {"run_id": view.ref.run_id, "params": params})
+        self._params_once(view, record.job_params(job))
         return view.ref
 
     def find_run(self, tenant: str, job_id: str) -> RunView | None:
         """The job's run as it stands, ``None`` when there is none."""
-        experiment_id = self._experiment_id(tenant)
-        return self._find(experiment_id, job_id) if experiment_id else None
+        found = self._experiment(tenant)
+        return self._find(str(found["experiment_id"]), job_id) if found else None
 
     def run(self, run_id: str) -> RunView:
         """A run as it stands."""
@@ -127,13 +124,12 @@ class Tracker:
         The first mark of an attempt notes how far the attempts before it had logged: `log_batch` keeps a step
         that is trained again from being logged again.
         """
-        tags = {
-            f"ffdl.attempt.{attempt}.{key}": str(value) for key, value in facts.items() if value is not None
-        }
+        tags = {f"ffdl.attempt.{attempt}.{key}": str(value) for key, value in facts.items() if value is not None}
         view = self.run(run_id)
         if record.newest_attempt(view.tags) < attempt:
             tags["ffdl.attempts"] = str(attempt)
-            tags[record.logged_tag(attempt)] = record.logged_steps(view.latest)
+            if attempt > 1:
+                tags[record.logged_tag(attempt)] = record.logged_steps(view.latest)
         self._tag(run_id, tags)
 
     def log_batch(self, run_id: str, points: Sequence[Point]) -> int:
@@ -150,9 +146,7 @@ class Tracker:
         view = self.run(run_id)
         kept, refused = record.admitted(points, view)
         for chunk in record.chunks(kept, _BATCH):
-            self._api.post(
-                "runs/log-batch", {"run_id": run_id, "metrics": [record.wire_point(one) for one in chunk]}
-            )
+            self._api.post("runs/log-batch", {"run_id": run_id, "metrics": [record.wire_point(one) for one in chunk]})
         if refused and record.DROPPED_TAG not in view.tags:
             self._tag(run_id, {record.DROPPED_TAG: record.dropped_message(refused)})
         return len(kept)
@@ -207,9 +201,7 @@ class Tracker:
                 "max_results": str(_SERIES_PAGE),
                 "page_token": token,
             }
-            answer = self._api.get(
-                "metrics/get-history", {name: value for name, value in fields.items() if value}
-            )
+            answer = self._api.get("metrics/get-history", {name: value for name, value in fields.items() if value})
             points += [record.read_point(one) for one in answer.get("metrics", [])]
             token = answer.get("next_page_token", "")
             if not token:
@@ -219,38 +211,49 @@ class Tracker:
         """The run's page, for people."""
         return f"{self._public}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
 
+    def _params_once(self, view: RunView, params: Mapping[str, str]) -> None:
+        """Write the parameters that are missing. The first value stands: MLflow refuses another one for ever."""
+        for last_try in (False, True):
+            missing = [{"key": key, "value": value} for key, value in params.items() if key not in view.params]
+            try:
+                for chunk in record.chunks(missing, 100):
+                    self._api.post("runs/log-batch", {"run_id": view.ref.run_id, "params": chunk})
+                return
+            except TrackingRefused:
+                if last_try:
+                    raise
+            # Refused, too, when somebody else wrote them a moment before.
+            view = self.run(view.ref.run_id)
+
     def _tag(self, run_id: str, tags: Mapping[str, str]) -> None:
         for chunk in record.chunks(record.wire_tags(tags), 100):
             self._api.post("runs/log-batch", {"run_id": run_id, "tags": chunk})
 
     def _ensure_experiment(self, tenant: str) -> str:
-        found = self._experiment_id(tenant)
-        if found:
-            return found
-        name = record.experiment_name(tenant)
-        tags = record.wire_tags({"ffdl.tenant": tenant})
-        try:
-            return str(self._api.post("experiments/create", {"name": name, "tags": tags})["experiment_id"])
-        except TrackingRefused as error:
-            if error.code != "RESOURCE_ALREADY_EXISTS":
-                raise
-        # Somebody else was a moment faster.
-        return self._experiment_id(tenant) or ""
+        found = self._experiment(tenant)
+        if found is None:
+            body = {"name": record.experiment_name(tenant), "tags": record.wire_tags({"ffdl.tenant": tenant})}
+            try:
+                return str(self._api.post("experiments/create", body)["experiment_id"])
+            except TrackingRefused as error:
+                # Somebody else may have been a moment faster.
+                found = self._experiment(tenant) if error.code == "RESOURCE_ALREADY_EXISTS" else None
+                if found is None:
+                    raise
+        if found.get("lifecycle_stage") == "deleted":
+            # Its name can't be given to another one, so without it the tenant could run no job any more.
+            self._api.post("experiments/restore", {"experiment_id": found["experiment_id"]})
+        return str(found["experiment_id"])
 
-    def _experiment_id(self, tenant: str) -> str | None:
+    def _experiment(self, tenant: str) -> Mapping[str, Any] | None:
+        named = {"experiment_name": record.experiment_name(tenant)}
         try:
-            answer = self._api.get(
-                "experiments/get-by-name", {"experiment_name": record.experiment_name(tenant)}
-            )
+            found: Mapping[str, Any] = self._api.get("experiments/get-by-name", named)["experiment"]
         except TrackingRefused as error:
             if error.code == "RESOURCE_DOES_NOT_EXIST":
                 return None
             raise
-        experiment = answer["experiment"]
-        if experiment.get("lifecycle_stage") == "deleted":
-            # Its name can't be given to another one, so without it the tenant could run no job any more.
-            self._api.post("experiments/restore", {"experiment_id": experiment["experiment_id"]})
-        return str(experiment["experiment_id"])
+        return found
 
     def _find(self, experiment_id: str, job_id: str) -> RunView | None:
         """The oldest of the job's runs; later ones are ghosts of a repeated create, and are deleted."""
