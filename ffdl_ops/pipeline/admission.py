@@ -47,7 +47,7 @@ def ask(svc: Services, job: JobRecord) -> tuple[LeaseRecord | None, Wait | None]
     lease = svc.ledger.lease(job.job_id)
     if lease is not None:
         return lease, None
-    svc.ledger.transition(job.job_id, JobState.QUEUED, reason="asked for its gang", now=now())
+    svc.advance(job.job_id, JobState.QUEUED, "asked for its gang")
     svc.ledger.enqueue(request_of(job), now())
     waits = run_pass(svc)
     return svc.ledger.lease(job.job_id), waits.get(job.job_id)

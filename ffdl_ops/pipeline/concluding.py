@@ -91,7 +91,7 @@ def conclude(svc: Services, job: JobRecord) -> JobEnd:
     outcome = {JobState.COMPLETED: "completed", JobState.FAILED: "failed"}.get(end.state, "halted")
     failure = {"class": "platform", "stage": "conclude", "summary": end.reason} if missing else None
     svc.ledger.record_outcome(job.job_id, outcome, failure, now())
-    svc.ledger.transition(job.job_id, end.state, reason=end.reason[:500], now=now())
+    svc.advance(job.job_id, end.state, end.reason[:500])
     _close_run(svc, job, end)
     return end
 

@@ -62,7 +62,7 @@ def release_all(svc: Services, job: JobRecord) -> list[str]:
 
         svc.cluster.delete_service(namespace_of(job.tenant), job.job_id)
     # Always, also for a job that never started: it is what tells `monitor` that nothing will train any more.
-    svc.ledger.transition(job.job_id, JobState.STORING, reason="nothing of it lives", now=now())
+    svc.advance(job.job_id, JobState.STORING, "nothing of it lives")
     return done
 
 

@@ -105,7 +105,7 @@ def launch(
     spec = spec_of(svc, job, attempt)
     nodes = {placement.rank: placement.node for placement in lease.placements}
     template = build(learner_template(spec, svc.platform))
-    svc.ledger.transition(job.job_id, JobState.DEPLOYING, reason=f"attempt {attempt.number}", now=now())
+    svc.advance(job.job_id, JobState.DEPLOYING, f"attempt {attempt.number}")
     cluster.create_service(gang_service(spec))
     created: dict[int, tuple[str, str, str | None]] = {}
     try:
@@ -131,7 +131,7 @@ def look(svc: Services, job: JobRecord, attempt: AttemptRecord) -> tuple[Verdict
     } or {rank: Expected(pod_name(job.job_id, attempt.number, rank), "", None) for rank in range(attempt.learners)}
     verdict = judge(views, expected, started_at=attempt.started_at, now=now(), timeouts=svc.platform.timeouts)
     if verdict.state is GangState.RUNNING and job.state != JobState.PROCESSING:
-        svc.ledger.transition(job.job_id, JobState.PROCESSING, reason=verdict.detail, now=now())
+        svc.advance(job.job_id, JobState.PROCESSING, verdict.detail)
     return verdict, views
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ffdl_ops.adapters.settings import Settings
     from ffdl_ops.adapters.storage.store import ObjectStore
     from ffdl_ops.adapters.tracking.runs import Tracker
+    from ffdl_ops.core.jobs.states import JobState
     from ffdl_ops.core.platform import PlatformConfig
     from ffdl_ops.core.tenancy.tenants import Tenant
 
@@ -70,6 +71,14 @@ class Services:
         from ffdl_ops.adapters.airflow_api import AirflowApi
 
         return AirflowApi.from_settings(self.settings)
+
+    def advance(self, job_id: str, to: JobState, reason: str) -> None:
+        """Move a job forward to a state, unless it is past it: a stage that runs again never moves it backwards."""
+        from ffdl_ops.core.jobs.states import allowed
+
+        job = self.ledger.job(job_id)
+        if job is not None and allowed(job.state, to):
+            self.ledger.transition(job_id, to, reason=reason[:500], now=now())
 
     def store(self, tenant: str) -> ObjectStore:
         """A tenant's object store, with the tenant's own credentials."""

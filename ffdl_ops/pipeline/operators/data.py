@@ -9,7 +9,7 @@ from ffdl_ops.core.jobs.ids import namespace as namespace_of
 from ffdl_ops.core.jobs.manifest import load_manifest
 from ffdl_ops.core.jobs.states import JobState
 from ffdl_ops.pipeline import helpers
-from ffdl_ops.pipeline.services import Services, now
+from ffdl_ops.pipeline.services import Services
 from ffdl_ops.pipeline.stage import StageOperator
 from ffdl_ops.pipeline.staging import data_secret_of, stage_spec
 from ffdl_ops.pipeline.triggers.helper import HelperTrigger
@@ -38,7 +38,7 @@ class FetchDataOperator(StageOperator):
 
     def work(self, context: Context, svc: Services, job: JobRecord) -> dict[str, Any] | None:
         """Stage the data, or say that it is there."""
-        svc.ledger.transition(job.job_id, JobState.DOWNLOADING, reason="staging data", now=now())
+        svc.advance(job.job_id, JobState.DOWNLOADING, "staging data")
         if not job.dataset_key:
             self.log.info("The job reads no data set.")
             return None

@@ -147,7 +147,7 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
         """The namespace's own quota is full although the ledger had room: give the lease back and queue again."""
         self.log.warning("%s The job goes back into the queue.", refusal)
         svc.ledger.release_lease(job.job_id, epoch, "the namespace's quota is full", now())
-        svc.ledger.transition(job.job_id, JobState.QUEUED, reason=str(refusal)[:500], now=now())
+        svc.advance(job.job_id, JobState.QUEUED, str(refusal)[:500])
         self._wait_for_lease(svc, job, not_before=time.time() + _QUOTA_PAUSE_S)
 
     def _wait_for_lease(self, svc: Services, job: JobRecord, *, not_before: float = 0.0) -> NoReturn:

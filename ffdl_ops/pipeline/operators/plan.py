@@ -64,7 +64,7 @@ class PlanOperator(StageOperator):
         run = svc.tracker.ensure_run(facts)
         svc.ledger.set_facts(job.job_id, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
         if job.state not in TERMINAL:
-            svc.ledger.transition(job.job_id, JobState.PENDING, reason="planned", now=now())
+            svc.advance(job.job_id, JobState.PENDING, "planned")
         job = svc.ledger.job(job.job_id) or job
         self._push_link(context, job)
         self.log.info("Job %s (%s) of tenant %s is planned.", job.job_id, job.name, job.tenant)
