@@ -1,1 +1,39 @@
-"""TODO-doc."""
+"""The durable record of what the platform has promised, started and seen, in a PostgreSQL database of its own.
+
+:class:`Ledger` is the whole of it; what it gives and takes are the records. Only this package speaks SQL. Nothing in it
+looks at the clock: the present moment is passed in.
+"""
+
+from __future__ import annotations
+
+from ffdl_ops.adapters.ledger.errors import LeaseLost, LedgerUnavailable, NotInLedger, NotMigrated, Refused
+from ffdl_ops.adapters.ledger.ledger import Ledger
+from ffdl_ops.adapters.ledger.records import (
+    AttemptRecord,
+    CheckpointRecord,
+    JobRecord,
+    LeaseRecord,
+    NewJob,
+    QueuedRecord,
+    StageRecord,
+    TransitionRecord,
+    WaitRecord,
+)
+
+__all__ = [
+    "AttemptRecord",
+    "CheckpointRecord",
+    "JobRecord",
+    "LeaseLost",
+    "LeaseRecord",
+    "Ledger",
+    "LedgerUnavailable",
+    "NewJob",
+    "NotInLedger",
+    "NotMigrated",
+    "QueuedRecord",
+    "Refused",
+    "StageRecord",
+    "TransitionRecord",
+    "WaitRecord",
+]
