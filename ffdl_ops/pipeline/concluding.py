@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ffdl_ops.core.errors import FfdlError
 from ffdl_ops.core.jobs.manifest import load_manifest
 from ffdl_ops.core.jobs.states import JobState
-from ffdl_ops.pipeline.finishing import is_done, mark_done, newest_attempt, record_generations, release_all
+from ffdl_ops.pipeline.finishing import is_done, release_all
 from ffdl_ops.pipeline.follower import drain
 from ffdl_ops.pipeline.gang import training_done
-from ffdl_ops.pipeline.helpers import run_helper
+from ffdl_ops.pipeline.helpers import run_step
 from ffdl_ops.pipeline.services import Services, now
-from ffdl_ops.pipeline.staging import results_of, stage_spec
+from ffdl_ops.pipeline.staging import results_of
+from ffdl_ops.pipeline.steps import CHECKPOINT, STORE
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
 
-__all__ = ["JobEnd", "checkpoint", "conclude", "now", "still_needed", "store"]
+__all__ = ["JobEnd", "conclude", "still_needed"]
 
 _MLFLOW_STATUS = {JobState.COMPLETED: "FINISHED", JobState.FAILED: "FAILED", JobState.HALTED: "KILLED"}
 _GOES_ON = frozenset({None, "none", "scheduled", "queued", "running", "deferred", "restarting", "up_for_retry"})
@@ -33,31 +34,6 @@ class JobEnd:
 
     state: JobState
     reason: str
-
-
-def checkpoint(svc: Services, job: JobRecord) -> dict[str, Any]:
-    """Complete, promote and prune the job's checkpoints. Called twice, it does nothing new."""
-    if is_done(svc, job, "checkpoint"):
-        return {"promoted": None, "note": "nothing to do"}
-    manifest = load_manifest(job.manifest)
-    learners = svc.ledger.attempts(job.job_id)[-1].learners
-    spec = stage_spec(svc, job, attempt=newest_attempt(svc, job), learners=learners)
-    run_helper(svc, job, "checkpoint", "checkpoint", spec)
-    result = record_generations(svc, job, manifest.checkpoint.keep)
-    mark_done(svc, job, "checkpoint", result)
-    return result
-
-
-def store(svc: Services, job: JobRecord) -> dict[str, Any]:
-    """Upload the job's results and all its logs. Called twice, it does nothing new."""
-    if is_done(svc, job, "store"):
-        return {"note": "nothing to do"}
-    learners = svc.ledger.attempts(job.job_id)[-1].learners
-    spec = stage_spec(svc, job, attempt=newest_attempt(svc, job), learners=learners)
-    report = run_helper(svc, job, "store", "store", spec)
-    result = {key: report.get(key) for key in ("files", "bytes", "seconds", "skipped") if key in report}
-    mark_done(svc, job, "store", result)
-    return result
 
 
 def still_needed(svc: Services, job: JobRecord, dag_id: str, run_id: str) -> bool:
@@ -100,8 +76,8 @@ def _finish_what_is_missing(svc: Services, job: JobRecord) -> str | None:
     """Release, checkpoint and store, where their own tasks have not; the problem, if one can't be done."""
     try:
         release_all(svc, job)
-        checkpoint(svc, job)
-        store(svc, job)
+        run_step(svc, job, CHECKPOINT)
+        run_step(svc, job, STORE)
     except FfdlError as error:
         log.error("Not finished: %s", error)
         return str(error)

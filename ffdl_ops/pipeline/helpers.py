@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,16 @@ if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
     from ffdl_ops.pipeline.services import Services
 
-__all__ = ["HelperEnd", "await_helper", "helper_end", "result_of", "start_helper", "stop_helpers"]
+__all__ = [
+    "HelperEnd",
+    "HelperStep",
+    "await_helper",
+    "helper_end",
+    "result_of",
+    "run_step",
+    "start_helper",
+    "stop_helpers",
+]
 
 _USER_CODES = frozenset({64, 65, 66})
 _TEMPORARY_CODES = frozenset({69, 74})
@@ -104,13 +114,13 @@ def await_helper(svc: Services, namespace: str, name: str) -> HelperEnd | None:
     return None
 
 
-def result_of(svc: Services, namespace: str, end: HelperEnd) -> dict[str, Any]:
+def result_of(svc: Services, job: JobRecord, end: HelperEnd) -> dict[str, Any]:
     """The result of a helper that ended well; its error otherwise. The pod is removed.
 
     :raises UserError: what the job names can't be had (missing data, refused credentials, unsafe archive).
     :raises TemporaryError: the store or the disk could not do it now.
     """
-    svc.cluster.delete_pod(namespace, end.pod, grace_s=0)
+    svc.cluster.delete_pod(namespace_of(job.tenant), end.pod, grace_s=0)
     if end.code == 0:
         return end.report
     text = str(end.report.get("error") or end.message or f"exit code {end.code}")
@@ -128,19 +138,35 @@ def stop_helpers(svc: Services, job: JobRecord) -> None:
         svc.cluster.delete_pod(namespace, pod.metadata.name, uid=pod.metadata.uid, grace_s=1)
 
 
-def run_helper(svc: Services, job: JobRecord, stage: str, command: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """Run a helper to its end in place, however long it takes (for a stage that may not defer).
+class HelperStep(ABC):
+    """A step of a job that a helper pod does."""
 
-    :raises UserError, TemporaryError, PermanentError: as :func:`result_of`.
-    """
+    @abstractmethod
+    def needed(self, svc: Services, job: JobRecord) -> bool:
+        """Whether it is still to be done."""
+
+    @abstractmethod
+    def start(self, svc: Services, job: JobRecord) -> str:
+        """Start its helper, or adopt the one that runs: the pod's name."""
+
+    @abstractmethod
+    def finish(self, svc: Services, job: JobRecord, end: HelperEnd) -> dict[str, Any]:
+        """Keep what it did.
+
+        :raises UserError, TemporaryError, PermanentError: as :func:`result_of`.
+        """
+
+
+def run_step(svc: Services, job: JobRecord, step: HelperStep) -> None:
+    """Do a step in place, however long it takes, if it is needed (for `conclude`, which finds one left out)."""
+    if not step.needed(svc, job):
+        return
     namespace = namespace_of(job.tenant)
-    name = start_helper(svc, job, stage, command, spec)
+    name = step.start(svc, job)
     started = time.monotonic()
-    while True:
-        end = helper_end(svc, namespace, name, age_s=time.monotonic() - started)
-        if end is not None:
-            return result_of(svc, namespace, end)
+    while (end := helper_end(svc, namespace, name, age_s=time.monotonic() - started)) is None:
         time.sleep(_POLL_S)
+    step.finish(svc, job, end)
 
 
 def _report(view: PodView) -> dict[str, Any]:

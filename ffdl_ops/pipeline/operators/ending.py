@@ -8,8 +8,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from ffdl_ops.core.errors import FfdlError
 from ffdl_ops.pipeline import concluding, finishing
-from ffdl_ops.pipeline.services import Services
+from ffdl_ops.pipeline.operators.helper_stage import HelperStageOperator
+from ffdl_ops.pipeline.services import Services, now
 from ffdl_ops.pipeline.stage import StageOperator, job_id_in
+from ffdl_ops.pipeline.steps import CHECKPOINT, STORE
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,32 +34,22 @@ class ReleaseOperator(StageOperator):
             self.log.info("%s", line)
 
 
-class CheckpointOperator(StageOperator):
+class CheckpointOperator(HelperStageOperator):
     """Completes the upload of the newest checkpoint, promotes it, prunes the older ones."""
 
     stage = "checkpoint"
     teardown = True
     ui_color = "#eeeeee"
-
-    def work(self, context: Context, svc: Services, job: JobRecord) -> dict[str, Any]:
-        """Checkpoint."""
-        result = concluding.checkpoint(svc, job)
-        self.log.info("Checkpoint: %s", result)
-        return result
+    work_of = CHECKPOINT
 
 
-class StoreResultsOperator(StageOperator):
+class StoreResultsOperator(HelperStageOperator):
     """Uploads results and all logs, verified, after success and failure alike."""
 
     stage = "store_results"
     teardown = True
     ui_color = "#eeeeee"
-
-    def work(self, context: Context, svc: Services, job: JobRecord) -> dict[str, Any]:
-        """Store."""
-        result = concluding.store(svc, job)
-        self.log.info("Stored: %s", result)
-        return result
+    work_of = STORE
 
 
 class ConcludeOperator(StageOperator):
@@ -74,7 +66,7 @@ class ConcludeOperator(StageOperator):
             raise AirflowException("The job goes on: it was cleared and its stages run first; concluding later.")
         end = concluding.conclude(svc, job)
         self.log.info("Job %s is %s: %s", job.job_id, end.state, end.reason)
-        svc.ledger.stage_ended(job.job_id, self.stage, concluding.now(), "success")
+        svc.ledger.stage_ended(job.job_id, self.stage, now(), "success")
         if end.state != "COMPLETED":
             raise AirflowFailException(f"Job {job.job_id} is {end.state}: {end.reason}")
         return {"job_id": job.job_id, "state": str(end.state)}

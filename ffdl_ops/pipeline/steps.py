@@ -1,0 +1,98 @@
+"""The steps of a job that helper pods do: fetching its data, completing its checkpoint, storing its results and logs.
+
+A step knows whether it is needed, how to start its helper, and what to keep of the result. It is done once for a job's
+newest attempt, whichever task does it: its own, or `conclude` when a person's clear left that out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ffdl_ops.core.jobs.manifest import load_manifest
+from ffdl_ops.pipeline.finishing import is_done, mark_done, newest_attempt, record_generations
+from ffdl_ops.pipeline.helpers import HelperEnd, HelperStep, result_of, start_helper
+from ffdl_ops.pipeline.staging import data_secret_of, stage_spec
+
+if TYPE_CHECKING:
+    from ffdl_ops.adapters.ledger import JobRecord
+    from ffdl_ops.pipeline.services import Services
+
+__all__ = ["CHECKPOINT", "FETCH", "STORE"]
+
+
+class _Fetch(HelperStep):
+    """The job's data set, into the tenant's cache."""
+
+    def needed(self, svc: Services, job: JobRecord) -> bool:
+        """Unless the job reads no data, or a job of this tenant has staged the same objects before."""
+        if not job.dataset_key:
+            return False
+        recent = svc.ledger.jobs(tenant=job.tenant, limit=200)
+        if any(one.dataset_key == job.dataset_key and (one.dataset or {}).get("staged") for one in recent):
+            self._mark(svc, job)
+            return False
+        return True
+
+    def start(self, svc: Services, job: JobRecord) -> str:
+        """Start the fetch."""
+        spec = stage_spec(svc, job, attempt=0, learners=1)
+        return start_helper(svc, job, "fetch", "fetch", spec, data_secret=data_secret_of(load_manifest(job.manifest)))
+
+    def finish(self, svc: Services, job: JobRecord, end: HelperEnd) -> dict[str, Any]:
+        """Keep that the data is staged."""
+        report = result_of(svc, job, end)
+        self._mark(svc, job)
+        return {key: report.get(key) for key in ("files", "bytes", "seconds", "cached")}
+
+    @staticmethod
+    def _mark(svc: Services, job: JobRecord) -> None:
+        svc.ledger.set_facts(job.job_id, dataset={**(job.dataset or {}), "staged": True})
+
+
+class _Checkpoint(HelperStep):
+    """The newest checkpoint: its upload completed, promoted, the older ones pruned."""
+
+    def needed(self, svc: Services, job: JobRecord) -> bool:
+        """Unless it was done for the newest attempt, or nothing has run."""
+        return not is_done(svc, job, "checkpoint")
+
+    def start(self, svc: Services, job: JobRecord) -> str:
+        """Start the last scan of the checkpoint directory."""
+        return start_helper(svc, job, "checkpoint", "checkpoint", _spec_of_newest(svc, job))
+
+    def finish(self, svc: Services, job: JobRecord, end: HelperEnd) -> dict[str, Any]:
+        """Promote and prune."""
+        result_of(svc, job, end)
+        result = record_generations(svc, job, load_manifest(job.manifest).checkpoint.keep)
+        mark_done(svc, job, "checkpoint", result)
+        return result
+
+
+class _Store(HelperStep):
+    """The results and all logs, into the bucket."""
+
+    def needed(self, svc: Services, job: JobRecord) -> bool:
+        """Unless it was done for the newest attempt, or nothing has run."""
+        return not is_done(svc, job, "store")
+
+    def start(self, svc: Services, job: JobRecord) -> str:
+        """Start the upload."""
+        secret = data_secret_of(load_manifest(job.manifest))
+        return start_helper(svc, job, "store", "store", _spec_of_newest(svc, job), data_secret=secret)
+
+    def finish(self, svc: Services, job: JobRecord, end: HelperEnd) -> dict[str, Any]:
+        """Keep what was stored."""
+        report = result_of(svc, job, end)
+        result = {key: report[key] for key in ("files", "bytes", "seconds", "skipped") if key in report}
+        mark_done(svc, job, "store", result)
+        return result
+
+
+def _spec_of_newest(svc: Services, job: JobRecord) -> dict[str, Any]:
+    attempts = svc.ledger.attempts(job.job_id)
+    return stage_spec(svc, job, attempt=newest_attempt(svc, job), learners=attempts[-1].learners)
+
+
+FETCH = _Fetch()
+CHECKPOINT = _Checkpoint()
+STORE = _Store()
