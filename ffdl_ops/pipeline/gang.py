@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ffdl_ops.adapters.cluster.client import ClusterRefused, QuotaExceeded
+from ffdl_ops.adapters.cluster.client import ClusterRefused
 from ffdl_ops.adapters.cluster.gang import (
     GangSpec,
     gang_selector,
@@ -20,9 +20,9 @@ from ffdl_ops.adapters.cluster.gang import (
     learner_template,
 )
 from ffdl_ops.adapters.cluster.observe import PodView, pod_view
-from ffdl_ops.core.failures.budgets import GiveUp, Restart, restart_or_fail
+from ffdl_ops.core.failures.budgets import GiveUp, restart_or_fail
 from ffdl_ops.core.failures.classes import FailureClass
-from ffdl_ops.core.failures.classify import classify
+from ffdl_ops.core.failures.classify import Failure, classify
 from ffdl_ops.core.jobs.ids import namespace as namespace_of
 from ffdl_ops.core.jobs.ids import pod_name
 from ffdl_ops.core.jobs.manifest import load_manifest
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ffdl_ops.adapters.ledger import AttemptRecord, JobRecord, LeaseRecord
 
-__all__ = ["GangEnd", "finish", "launch", "look", "spec_of", "stop_learners", "training_done"]
+__all__ = ["GangEnd", "after_failure", "finish", "launch", "look", "spec_of", "stop_learners", "training_done"]
 
 _BASE_PORT = 20_000
 _PORTS_PER_GANG = 64
@@ -94,14 +94,7 @@ def launch(
     :raises QuotaExceeded: when the cluster's own quota leaves no room; what was created is removed.
     """
     cluster = svc.cluster
-    attempt = svc.ledger.open_attempt(job.job_id) or svc.ledger.begin_attempt(
-        job.job_id,
-        lease.epoch,
-        len(lease.placements),
-        _BASE_PORT + (lease.epoch % _PORT_RANGES) * _PORTS_PER_GANG,
-        _newest_generation(svc, job),
-        now(),
-    )
+    attempt = _begin(svc, job, lease)
     spec = spec_of(svc, job, attempt)
     nodes = {placement.rank: placement.node for placement in lease.placements}
     template = build(learner_template(spec, svc.platform))
@@ -114,12 +107,27 @@ def launch(
             created[rank] = (pod.metadata.name, pod.metadata.uid, nodes.get(rank))
     except ClusterRefused as refusal:
         stop_learners(svc, job, grace_s=0)
-        kind = "quota" if isinstance(refusal, QuotaExceeded) else "refused"
-        failure = {"class": FailureClass.STARTUP.value, "summary": str(refusal), "kind": kind}
-        svc.ledger.end_attempt(job.job_id, attempt.number, "failed", failure, now())
+        # No class: what the cluster refused to start has used up none of the job's retries.
+        svc.ledger.end_attempt(job.job_id, attempt.number, "refused", {"summary": str(refusal)}, now())
         raise
     svc.ledger.record_pods(job.job_id, attempt.number, created)
     return svc.ledger.open_attempt(job.job_id) or attempt
+
+
+def _begin(svc: Services, job: JobRecord, lease: LeaseRecord) -> AttemptRecord:
+    """The attempt under this lease; one that an earlier lease has left open is ended first."""
+    stale = svc.ledger.open_attempt(job.job_id)
+    if stale is not None and stale.lease_epoch != lease.epoch:
+        stop_learners(svc, job)
+        svc.ledger.end_attempt(job.job_id, stale.number, "lost", {"summary": "its lease was lost"}, now())
+    return svc.ledger.begin_attempt(
+        job.job_id,
+        lease.epoch,
+        len(lease.placements),
+        _BASE_PORT + (lease.epoch % _PORT_RANGES) * _PORTS_PER_GANG,
+        _newest_generation(svc, job),
+        now(),
+    )
 
 
 def look(svc: Services, job: JobRecord, attempt: AttemptRecord) -> tuple[Verdict, list[PodView]]:
@@ -178,28 +186,36 @@ def finish(svc: Services, job: JobRecord, attempt: AttemptRecord, verdict: Verdi
         "evidence": [_plain(item) for item in failure.evidence],
         "attempt": attempt.number,
     }
-    gone = stop_learners(svc, job)
-    past = {FailureClass(name): count for name, count in svc.ledger.failure_counts(job.job_id).items()}
+    stop_learners(svc, job)
     svc.ledger.end_attempt(job.job_id, attempt.number, "failed", facts, now())
+    return after_failure(svc, job)
+
+
+def after_failure(svc: Services, job: JobRecord) -> GangEnd:
+    """What follows from the newest attempt's failure, by its class's budget; read from the ledger alone.
+
+    Called again (the trigger died before it could tell), it answers the same.
+    """
+    attempt = svc.ledger.attempts(job.job_id)[-1]
+    facts = dict(attempt.failure or {})
+    failure = Failure(
+        cls=FailureClass(facts["class"]),
+        rank=facts.get("rank"),
+        summary=str(facts.get("summary", "")),
+        advice=str(facts.get("advice", "")),
+        evidence=tuple(facts.get("evidence", ())),
+    )
+    past = {FailureClass(name): count for name, count in svc.ledger.failure_counts(job.job_id).items()}
+    past[failure.cls] = past.get(failure.cls, 1) - 1
     decision = restart_or_fail(failure, past, load_manifest(job.manifest).retry)
+    gone = stop_learners(svc, job)
     if isinstance(decision, GiveUp):
         svc.ledger.record_outcome(job.job_id, "failed", {**facts, "gave_up": decision.reason}, now())
         _release(svc, job, attempt, f"failed: {failure.cls.value}", gone=gone)
         return GangEnd("failed", {**facts, "gave_up": decision.reason})
-    return _restart(svc, job, attempt, decision, facts, gone)
-
-
-def _restart(
-    svc: Services,
-    job: JobRecord,
-    attempt: AttemptRecord,
-    decision: Restart,
-    facts: dict[str, Any],
-    gone: bool,
-) -> GangEnd:
     if decision.keep_lease and svc.ledger.holds(job.job_id, attempt.lease_epoch):
         return GangEnd("restart", facts, decision.delay_s)
-    _release(svc, job, attempt, f"restarts elsewhere: {facts['class']}", gone=gone)
+    _release(svc, job, attempt, f"restarts elsewhere: {failure.cls.value}", gone=gone)
     return GangEnd("readmit", facts, decision.delay_s)
 
 

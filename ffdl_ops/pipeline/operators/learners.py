@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["JobFailed", "LearnerGangOperator"]
 
 _QUOTA_PAUSE_S = 5.0
+_LONGEST_PAUSE_S = 30.0
 
 
 class JobFailed(FfdlError):
@@ -83,11 +84,7 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
         """Adopt the gang that lives, or start one."""
         attempt = svc.ledger.open_attempt(job.job_id)
         if attempt is None:
-            attempts = svc.ledger.attempts(job.job_id)
-            if attempts and attempts[-1].outcome == "succeeded" and attempts[-1].resume_count == job.resume_count:
-                self.log.info("Attempt %d has trained to the end already.", attempts[-1].number)
-                return self._done(job)
-            return self._start(context, svc, job)
+            return self._after(context, svc, job, self._known_end(svc, job))
         if attempt.pods:
             self.log.info("Attempt %d lives; watching it again.", attempt.number)
             self._watch(svc, job, attempt)
@@ -96,23 +93,43 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
     def woken(self, context: Context, svc: Services, job: JobRecord, event: dict[str, Any]) -> dict[str, Any] | None:
         """Go on: with the lease that was granted, or after the attempt's end."""
         kind = event.get("kind")
-        if kind == "succeeded":
-            return self._done(job)
-        if kind == "failed":
-            raise JobFailed(dict(event.get("failure") or {}))
-        if kind in ("restart", "readmit"):
-            failure = event.get("failure") or {}
+        if kind == "granted":
+            return self._start(context, svc, job)
+        if kind == "lost":
+            return self.work(context, svc, job)
+        if kind == "ended":
+            raise FfdlError(f"Job {job.job_id} was ended while its learners waited for admission.")
+        return self._after(
+            context, svc, job, gang.GangEnd(str(kind), event.get("failure"), event.get("delay_s") or 0.0)
+        )
+
+    def _known_end(self, svc: Services, job: JobRecord) -> gang.GangEnd | None:
+        """What the newest attempt of this incarnation came to, if there was one (a trigger may have died untold)."""
+        attempts = svc.ledger.attempts(job.job_id)
+        if not attempts or attempts[-1].resume_count != job.resume_count:
+            return None
+        if attempts[-1].outcome == "succeeded":
+            return gang.GangEnd("succeeded")
+        return gang.after_failure(svc, job) if attempts[-1].outcome == "failed" else None
+
+    def _after(
+        self, context: Context, svc: Services, job: JobRecord, end: gang.GangEnd | None
+    ) -> dict[str, Any] | None:
+        """Go on after an attempt's end; ``None`` is the first start."""
+        if end is not None and end.kind == "succeeded":
+            self.log.info("All learners of %s have succeeded.", job.job_id)
+            return {"job_id": job.job_id}
+        if end is not None and end.kind == "failed":
+            raise JobFailed(dict(end.failure or {}))
+        if end is not None:
+            failure = end.failure or {}
             self.log.warning(
                 "Attempt %s ended (%s: %s); the whole gang starts again from its newest checkpoint.",
                 failure.get("attempt"),
                 failure.get("class"),
                 failure.get("summary"),
             )
-            time.sleep(min(float(event.get("delay_s") or 0), 30.0))
-        elif kind == "lost":
-            return self.work(context, svc, job)
-        elif kind == "ended":
-            raise FfdlError(f"Job {job.job_id} was ended while its learners waited for admission.")
+            time.sleep(min(end.delay_s, _LONGEST_PAUSE_S))
         return self._start(context, svc, job)
 
     def _start(self, context: Context, svc: Services, job: JobRecord) -> None:
@@ -153,7 +170,3 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
     def _wait_for_lease(self, svc: Services, job: JobRecord, *, not_before: float = 0.0) -> NoReturn:
         trigger = AdmissionTrigger(job.job_id, svc.platform.poll.admission_seconds, not_before)
         raise TaskDeferred(trigger=trigger, method_name="resume_stage")
-
-    def _done(self, job: JobRecord) -> dict[str, Any]:
-        self.log.info("All learners of %s have succeeded.", job.job_id)
-        return {"job_id": job.job_id}
