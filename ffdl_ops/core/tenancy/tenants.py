@@ -1,0 +1,175 @@
+"""Tenants: who shares the platform, and how much each may use. Written by the administrator in ``config/tenants.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from ffdl_ops.core.jobs.fields import Container, Cpus, GpuType, Label, Memory, Section, refuse, text
+from ffdl_ops.core.jobs.ids import TENANT_NAME
+from ffdl_ops.core.jobs.manifest import DEFAULT_PRIORITY, MAX_PRIORITY
+from ffdl_ops.core.jobs.problems import Problem, Problems
+from ffdl_ops.core.jobs.sections import MAX_LEARNERS, Whole
+from ffdl_ops.core.jobs.translate import problems_of
+from ffdl_ops.core.jobs.units import parse_cpu, parse_memory
+from ffdl_ops.core.jobs.yamltext import load_yaml
+
+__all__ = ["ConfigErrors", "Priority", "Tenant", "Tenants"]
+
+_COUNT = Whole(0, 1_000_000)
+_ONE_OR_MORE = Whole(1, 1_000_000)
+_LEARNERS = Whole(1, MAX_LEARNERS)
+_PRIORITY = Whole(0, MAX_PRIORITY)
+
+
+class ConfigErrors(Problems):
+    """A configuration with problems: all of them, in ``problems``."""
+
+
+def _check_name(value: Any) -> str:
+    name = text(64)(value)
+    if not TENANT_NAME.fullmatch(name):
+        raise refuse("is no tenant's name", "a small letter first, then small letters, digits and '-', 30 at most")
+    return name
+
+
+def _check_bucket(value: Any) -> str:
+    name = text(63)(value)
+    if "/" in name or len(name) < 3:
+        raise refuse("must be the name of a bucket, of 3 to 63 characters")
+    return name
+
+
+def _check_pattern(value: Any) -> str:
+    pattern = text(255)(value)
+    if not set(pattern) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@*"):
+        raise refuse("is no image name or pattern", "like 'registry/team/*' or 'name:1.*'")
+    return pattern
+
+
+class Priority(Section):
+    """Which priority a tenant's jobs have by default, and the highest that they may ask for."""
+
+    default: Annotated[int, *_PRIORITY] = DEFAULT_PRIORITY
+    max: Annotated[int, *_PRIORITY] = MAX_PRIORITY
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if self.default > self.max:
+            raise refuse(f"default is {self.default}, more than max, which is {self.max}")
+        return self
+
+
+class Tenant(Section):
+    """One tenant. Limits count what its jobs hold at the same time."""
+
+    name: Annotated[str, BeforeValidator(_check_name)]
+    title: Label | None = None
+    gpu_quota: dict[GpuType, Annotated[int, *_COUNT]] = {}
+    cpu_quota: Cpus | None = None
+    memory_quota: Memory | None = None
+    max_running: Annotated[int | None, *_ONE_OR_MORE] = None
+    max_queued: Annotated[int, *_ONE_OR_MORE] = 1000
+    max_learners: Annotated[int, *_LEARNERS] = MAX_LEARNERS
+    bucket: Annotated[Container, BeforeValidator(_check_bucket)] = ""
+    priority: Priority = Priority()
+    frameworks: list[Annotated[str, BeforeValidator(lambda value: text(63)(value).lower())]] | None = None
+    images: list[Annotated[str, BeforeValidator(_check_pattern)]] | None = None
+    data_buckets: Annotated[list[Annotated[Container, BeforeValidator(_check_bucket)]], Field(max_length=1000)] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_bucket(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("bucket") is None and isinstance(data.get("name"), str):
+            return {**data, "bucket": f"ffdl-{data['name']}"}
+        return data
+
+    @property
+    def cpu_quota_millis(self) -> int | None:
+        """Processors that its jobs may hold, in thousandths; ``None`` for no limit."""
+        return None if self.cpu_quota is None else parse_cpu(self.cpu_quota)
+
+    @property
+    def memory_quota_bytes(self) -> int | None:
+        """Memory that its jobs may hold, in bytes; ``None`` for no limit."""
+        return None if self.memory_quota is None else parse_memory(self.memory_quota)
+
+    def may_use_bucket(self, bucket: str) -> bool:
+        """Whether its jobs may read from and write to a bucket with the tenant's own credentials."""
+        return bucket == self.bucket or bucket in self.data_buckets
+
+
+class _TenantsFile(Section):
+    """The shape of ``config/tenants.yaml``."""
+
+    tenants: Annotated[list[Tenant], Field(min_length=1)]
+
+
+class Tenants:
+    """All tenants, in the configuration's order.
+
+    :param tenants: with names and buckets of their own.
+    """
+
+    def __init__(self, tenants: Mapping[str, Tenant]) -> None:
+        self._by_name = dict(tenants)
+
+    @classmethod
+    def load(cls, text_or_mapping: str | Mapping[str, Any]) -> Tenants:
+        """The tenants of a configuration: a YAML text, or a mapping that was read already.
+
+        :raises ConfigErrors: holding every problem.
+        """
+        try:
+            data = load_yaml(text_or_mapping) if isinstance(text_or_mapping, str) else text_or_mapping
+        except Problems as refused:
+            raise ConfigErrors(refused.problems) from None
+        try:
+            parsed = _TenantsFile.model_validate(data)
+        except ValidationError as error:
+            raise ConfigErrors([*problems_of(error, _TenantsFile, data), *_duplicates(_raw(data))]) from None
+        duplicates = _duplicates([tenant.model_dump() for tenant in parsed.tenants])
+        if duplicates:
+            raise ConfigErrors(duplicates)
+        return cls({tenant.name: tenant for tenant in parsed.tenants})
+
+    def __iter__(self) -> Iterator[Tenant]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: str) -> Tenant:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            known = ", ".join(sorted(self._by_name))
+            raise ConfigErrors(
+                [Problem.of("tenant", name, "is no tenant of this platform", f"there are {known}")]
+            ) from None
+
+
+def _raw(data: Any) -> list[Mapping[str, Any]]:
+    tenants = data.get("tenants") if isinstance(data, Mapping) else None
+    return [item for item in tenants if isinstance(item, Mapping)] if isinstance(tenants, list) else []
+
+
+def _duplicates(tenants: list[Any]) -> list[Problem]:
+    """Names and buckets that two tenants share: each must be one tenant's own."""
+    problems: list[Problem] = []
+    for field in ("name", "bucket"):
+        seen: dict[str, int] = {}
+        for position, tenant in enumerate(tenants):
+            value = tenant.get(field)
+            if not isinstance(value, str):
+                continue
+            if value in seen:
+                reason = f"is the {field} of tenants[{seen[value]}] already"
+                problems.append(Problem.of(f"tenants[{position}].{field}", value, reason, "each tenant has its own"))
+            seen.setdefault(value, position)
+    return problems
