@@ -18,7 +18,7 @@ class Example:
     :param title: one line for a person.
     :param command: what runs it, in the directory that its program was copied to.
     :param module: the module with its program, in this package.
-    :param data: where its data set lies in a tenant's bucket, unless the manifest says otherwise.
+    :param data: where its data set lies in a tenant's bucket, unless the manifest says otherwise; ``None`` if it reads none.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Example:
     title: str
     command: str
     module: str
-    data: str
+    data: str | None
 
 
 EXAMPLES: Mapping[str, Example] = MappingProxyType(
@@ -46,6 +46,14 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
             command="python3 digits_tensorflow.py",
             module="ffdl_ops.pod.workloads.digits_tensorflow",
             data="datasets/digits",
+        ),
+        "probe": Example(
+            name="probe",
+            framework="pytorch",
+            title="A tiny program that counts steps, for trying out and measuring the platform",
+            command="python3 probe.py",
+            module="ffdl_ops.pod.workloads.probe",
+            data=None,
         ),
     }
 )
