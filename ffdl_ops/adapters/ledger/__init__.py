@@ -6,6 +6,7 @@ looks at the clock: the present moment is passed in.
 
 from __future__ import annotations
 
+from ffdl_ops.adapters.ledger.backup import backup_database, restore_database
 from ffdl_ops.adapters.ledger.errors import LeaseLost, LedgerUnavailable, NotInLedger, NotMigrated, Refused
 from ffdl_ops.adapters.ledger.ledger import Ledger
 from ffdl_ops.adapters.ledger.records import (
@@ -36,4 +37,6 @@ __all__ = [
     "StageRecord",
     "TransitionRecord",
     "WaitRecord",
+    "backup_database",
+    "restore_database",
 ]
