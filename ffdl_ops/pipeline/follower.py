@@ -146,7 +146,7 @@ def drain(svc: Services, job: JobRecord) -> int:
             if not store.exists(bucket, key):
                 continue
             text = store.get_bytes(bucket, key).decode("utf-8", "replace")
-            pod = (attempt.pods or {}).get(str(rank)) or (attempt.pods or {}).get(rank) or {}
+            pod = attempt.pods.get(rank, {})
             extractor = MetricExtractor(metrics_spec(job))
             lines = cursor.take(pod.get("pod", str(rank)), text.splitlines())
             points += [point for line in lines for point in extractor.feed(line)]

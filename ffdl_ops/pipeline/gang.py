@@ -134,9 +134,9 @@ def look(svc: Services, job: JobRecord, attempt: AttemptRecord) -> tuple[Verdict
     """Look at an attempt's pods and judge them; moves the job to PROCESSING once all its learners run."""
     namespace = namespace_of(job.tenant)
     views = [pod_view(pod) for pod in svc.cluster.pods(namespace, gang_selector(job.job_id, attempt.number))]
-    expected = {
-        int(rank): Expected(pod["pod"], pod["uid"], pod["node"]) for rank, pod in (attempt.pods or {}).items()
-    } or {rank: Expected(pod_name(job.job_id, attempt.number, rank), "", None) for rank in range(attempt.learners)}
+    expected = {rank: Expected(pod["pod"], pod["uid"], pod["node"]) for rank, pod in attempt.pods.items()} or {
+        rank: Expected(pod_name(job.job_id, attempt.number, rank), "", None) for rank in range(attempt.learners)
+    }
     verdict = judge(views, expected, started_at=attempt.started_at, now=now(), timeouts=svc.platform.timeouts)
     if verdict.state is GangState.RUNNING and job.state != JobState.PROCESSING:
         svc.advance(job.job_id, JobState.PROCESSING, verdict.detail)

@@ -83,7 +83,7 @@ class _Store(HelperStep):
     def finish(self, svc: Services, job: JobRecord, end: HelperEnd) -> dict[str, Any]:
         """Keep what was stored."""
         report = result_of(svc, job, end)
-        result = {key: report[key] for key in ("files", "bytes", "seconds", "skipped") if key in report}
+        result: dict[str, Any] = {key: report[key] for key in ("files", "bytes", "seconds", "skipped") if key in report}
         mark_done(svc, job, "store", result)
         return result
 

@@ -88,13 +88,13 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
         if attempt.pods:
             self.log.info("Attempt %d lives; watching it again.", attempt.number)
             self._watch(svc, job, attempt)
-        return self._start(context, svc, job)
+        self._start(context, svc, job)
 
     def woken(self, context: Context, svc: Services, job: JobRecord, event: dict[str, Any]) -> dict[str, Any] | None:
         """Go on: with the lease that was granted, or after the attempt's end."""
         kind = event.get("kind")
         if kind == "granted":
-            return self._start(context, svc, job)
+            self._start(context, svc, job)
         if kind == "lost":
             return self.work(context, svc, job)
         if kind == "ended":
@@ -130,9 +130,9 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
                 failure.get("summary"),
             )
             time.sleep(min(end.delay_s, _LONGEST_PAUSE_S))
-        return self._start(context, svc, job)
+        self._start(context, svc, job)
 
-    def _start(self, context: Context, svc: Services, job: JobRecord) -> None:
+    def _start(self, context: Context, svc: Services, job: JobRecord) -> NoReturn:
         """Start the gang under its lease; wait for one first if there is none."""
         lease, wait = admission.ask(svc, job)
         if lease is None:
