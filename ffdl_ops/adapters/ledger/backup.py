@@ -23,6 +23,7 @@ from ffdl_ops.core.errors import UserError
 
 __all__ = ["backup_database", "restore_database"]
 
+_LOCK_WAIT = "20s"
 _MAGIC = b"PGDMP"
 _PROGRAMS = ("pg_dump", "pg_restore", "psql")
 
@@ -88,7 +89,7 @@ def _restore(url: URL, path: Path, folder: Path, programs: dict[str, str], schem
     clear.write_text(
         "\n".join(
             [
-                "SET LOCAL lock_timeout = '20s';",
+                f"SET LOCAL lock_timeout = '{_LOCK_WAIT}';",
                 *drops,
                 "CREATE SCHEMA IF NOT EXISTS public AUTHORIZATION pg_database_owner;",
                 "GRANT USAGE ON SCHEMA public TO PUBLIC;",

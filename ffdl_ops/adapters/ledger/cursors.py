@@ -63,4 +63,5 @@ class Cursors(LedgerPart):
             where=or_(same, Follower.expires_at <= now),
         )
         with self._transaction() as session:
+            self._locked(session, job_id)
             return session.scalar(claim.returning(Follower.epoch))

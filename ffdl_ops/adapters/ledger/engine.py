@@ -73,7 +73,7 @@ class Database:
             pool_timeout=_POOL_WAIT_S,
             pool_recycle=1800,
             connect_args={
-                "connect_timeout": _CONNECT_TIMEOUT_S,
+                "connect_timeout": self.url.query.get("connect_timeout", _CONNECT_TIMEOUT_S),
                 "application_name": "ffdl-ledger",
                 "options": options,
             },

@@ -61,8 +61,6 @@ def described(url: URL) -> Iterator[None]:
             raise LedgerUnavailable(
                 f"The ledger did not answer: {_RETRY_AT_ONCE[code]} ({words}).", delay_s=1.0
             ) from None
-        if code == "23503":
-            raise NotInLedger(f"It belongs to a job that is not in the ledger ({words}).") from None
         if code in ("42P01", "42703"):
             raise NotMigrated(
                 f"The ledger at {place} lacks tables of this version ({words}); run its migrations (`ffdl up` does)."

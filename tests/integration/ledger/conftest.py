@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from ffdl_ops.adapters.ledger import Ledger
+from ffdl_ops.adapters.ledger import JobRecord, Ledger, NewJob
+from tests.support.gangs import START
 from tests.support.postgres import TestPostgres, running_postgres
 
 
@@ -41,3 +42,27 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
     ledger = Ledger(ledger_url)
     yield ledger
     ledger.close()
+
+
+@pytest.fixture
+def new_job(ledger: Ledger) -> Callable[..., JobRecord]:
+    """Stores a job of the given id, with the defaults of a small one."""
+
+    def store(job_id: str = "job-1", *, tenant: str = "a", **changes: object) -> JobRecord:
+        facts: dict[str, object] = {
+            "job_id": job_id,
+            "tenant": tenant,
+            "dag_id": f"train__{tenant}",
+            "run_id": f"run-{job_id}",
+            "user": "ann",
+            "name": "digits",
+            "manifest": {"name": "digits", "learners": 1},
+            "framework": "pytorch",
+            "learners": 1,
+            "gpus": 1,
+            "gpu_type": "V100",
+            "priority": 0,
+        }
+        return ledger.create_job(NewJob(**(facts | changes)), START)  # type: ignore[arg-type]
+
+    return store
