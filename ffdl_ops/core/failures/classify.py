@@ -65,17 +65,17 @@ class _Cause:
 
 
 _NOTHING = _Cause(0, FailureClass.UNKNOWN, "")
-_CLUSTER, _MEMORY, _OWN_ERROR, _NO_START, _VANISHED, _KILLED, _SLOW, _PEER_LOST, _STOPPED = (
-    90,
-    80,
-    70,
-    60,
-    50,
-    40,
-    30,
-    20,
-    10,
-)
+
+_DEADLINE = 100
+_CLUSTER = 90
+_VANISHED = 85
+_MEMORY = 80
+_KILLED = 75
+_OWN_ERROR = 70
+_NO_START = 60
+_SLOW = 30
+_PEER_LOST = 20
+_STOPPED = 10
 
 
 def classify(evidence: Sequence[LearnerEvidence]) -> Failure:
@@ -101,7 +101,7 @@ def _cause(item: LearnerEvidence) -> _Cause:
     """What one learner's end says about the gang's."""
     if item.pod_reason == "DeadlineExceeded":
         return _Cause(
-            100,
+            _DEADLINE,
             FailureClass.USER_ERROR,
             item.pod_message or "its deadline has passed",
             "Raise `deadline` in the manifest and resume the job: it goes on from its newest checkpoint.",
@@ -133,10 +133,16 @@ def _cause(item: LearnerEvidence) -> _Cause:
 def _exited(item: LearnerEvidence, code: int) -> _Cause:
     """A learner whose container has ended, not for memory as far as the cluster knows."""
     report, words = _report(item), _last_words(item)
-    if code == 0 and item.phase != "Failed":
-        return _NOTHING
+    if code == 0:
+        if item.phase != "Failed":
+            return _NOTHING
+        return _Cause(
+            _SLOW, FailureClass.PLATFORM, f"its pod failed although the program ended well{_after(item.pod_message)}"
+        )
     if report.get("terminated_by_platform") is True:
-        return _Cause(_STOPPED, FailureClass.UNKNOWN, "was stopped with the gang")
+        # Of a gang that fails by itself, another learner explains more; alone, this is a stop from outside.
+        text = "was told to stop (SIGTERM) by something outside this platform, like a drain or a deletion"
+        return _Cause(_STOPPED, FailureClass.EVICTED, text)
     if gpu_memory_text(words):
         advice = "Lower the batch size or the model's size per GPU, use more GPUs, or a GPU type with more memory."
         return _Cause(_MEMORY, FailureClass.OOM, f"out of GPU memory{_after(_last_line(words))}", advice)
@@ -193,7 +199,7 @@ def _code_text(code: int) -> str:
             return f"the program was ended by {signal.Signals(code - 128).name}"
         except ValueError:
             return f"the program was ended by signal {code - 128}"
-    return EXIT_CODES[1] if code else "the pod failed although its program ended well"
+    return EXIT_CODES[1]
 
 
 def _report(item: LearnerEvidence) -> Mapping[str, Any]:

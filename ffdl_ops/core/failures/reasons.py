@@ -95,7 +95,8 @@ _CONSEQUENCE = re.compile(
     r"|application timeout caused pair closure|pair closure|gloo/transport"
     r"|distnetworkerror|distbackenderror|rendezvous|failed to connect to|timed out (?:initializing|waiting for)"
     r"|collective operation timeout|watchdog caught collective|peer.{0,40}(?:died|gone|unavailable)"
-    r"|unavailableerror|abortederror: .{0,80}collective|task .{0,60}(?:heartbeat|unhealthy)"
+    r"|errors_impl\.(?:unavailable|aborted|cancelled)error|unavailableerror"
+    r"|abortederror: .{0,80}collective|task .{0,60}(?:heartbeat|unhealthy)"
     r"|coordination service|end of file.{0,20}recv",
     re.IGNORECASE,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -88,7 +87,7 @@ def whole(minimum: int, maximum: int) -> Callable[[Any], int]:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise refuse(f"must be a whole number of {minimum} to {maximum}", "write it without quotes")
-        if not math.isfinite(value) or value != int(value):
+        if isinstance(value, float) and not value.is_integer():
             raise refuse(f"must be a whole number of {minimum} to {maximum}")
         if not minimum <= value <= maximum:
             raise refuse(f"must be {minimum} to {maximum}")
@@ -159,6 +158,8 @@ def _check_memory(value: Any) -> str:
 def _check_cpus(value: Any) -> float | str:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise refuse("must be a number of processors", "write it like 0.5, 4 or 500m")
+    if not isinstance(value, str) and not 0 < value <= MAX_CPU_MILLIS / 1000:
+        raise refuse(f"must be more than 0 and at most {MAX_CPU_MILLIS // 1000}")
     try:
         millis = parse_cpu(value)
     except ValueError as error:

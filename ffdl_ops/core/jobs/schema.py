@@ -17,6 +17,7 @@ def manifest_schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema(by_alias=True, mode="validation")
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "ffdl-ops manifest"
+    schema["properties"]["env"]["additionalProperties"] = False
     for part in (schema, *schema.get("$defs", {}).values()):
         _allow_empty_fields(part)
     # An example brings its framework and command with it.

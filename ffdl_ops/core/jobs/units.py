@@ -23,7 +23,7 @@ _DURATION = re.compile(
 )
 _DURATION_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _MAX_TEXT = 64
-_MODEL = re.compile(r"(?<![A-Z0-9])(?:RTX|GTX|GT|MI|[A-Z]{1,2})\s?-?\d{1,4}[A-Z]{0,2}", re.ASCII)
+_MODEL = re.compile(r"(?<![A-Z0-9])(?:RTX|GTX|GT|MI|[A-Z]{1,2})-?\d{1,4}[A-Z]{0,2}", re.ASCII)
 
 
 def parse_memory(value: str | int | float) -> int:
@@ -85,11 +85,9 @@ def format_memory(count: int) -> str:
 
 def normalise_gpu_type(value: str) -> str:
     """A GPU's type by its model alone: ``nvidia-TeslaV100``, ``Tesla V100-SXM2-16GB`` and ``v100`` are all ``V100``."""
-    text = re.sub(r"(?i)nvidia|tesla|geforce|quadro|[_]", " ", value).upper()
+    text = re.sub(r"NVIDIA|TESLA|GEFORCE|QUADRO|[^A-Z0-9.]+", "-", value.upper()).strip("-")
     found = _MODEL.search(text)
-    if found:
-        return re.sub(r"[\s-]", "", found[0])
-    return re.sub(r"[^A-Z0-9.-]+", "-", text).strip("-")
+    return found[0].replace("-", "") if found else re.sub("-+", "-", text)
 
 
 def _split(value: str | int | float, what: str, like: str) -> tuple[Decimal, str]:

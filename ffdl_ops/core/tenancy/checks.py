@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ffdl_ops.core.platform import PlatformConfig
     from ffdl_ops.core.tenancy.tenants import Tenant
 
-__all__ = ["ClusterShape", "NodeSize", "SIDECAR", "check_job"]
+__all__ = ["ClusterShape", "NodeSize", "SIDECAR", "check_job", "check_queue"]
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,26 @@ def check_job(
     :param platform: whose images are checked, if given.
     :param beside: what each pod takes beside the learner itself.
     """
+    pod = NodeSize(manifest.gpus, manifest.cpu_millis + beside.cpu_millis, manifest.memory_bytes + beside.memory_bytes)
+    size = [*_gpu_problems(manifest, tenant, cluster), *_node_problems(manifest, cluster, pod, beside)]
     return [
-        *_gpu_problems(manifest, tenant, cluster),
-        *_size_problems(manifest, tenant, cluster, beside),
+        *(size or _packing_problems(manifest, cluster, pod)),
+        *_quota_problems(manifest, tenant, pod),
         *_image_problems(manifest, tenant, platform),
         *_bucket_problems(manifest, tenant),
         *_order_problems(manifest, tenant),
     ]
+
+
+def check_queue(tenant: Tenant, queued: int) -> list[Problem]:
+    """Whether one more job may join a tenant's queue.
+
+    :param queued: how many of its jobs wait already.
+    """
+    if queued < tenant.max_queued:
+        return []
+    reason = f"{queued} jobs of tenant {tenant.name} wait already, and {tenant.max_queued} may"
+    return [Problem("", "", reason, "submit it again when some have started, or halt some")]
 
 
 def _gpu_problems(manifest: Manifest, tenant: Tenant, cluster: ClusterShape) -> Iterator[Problem]:
@@ -107,35 +120,30 @@ def _gpu_problems(manifest: Manifest, tenant: Tenant, cluster: ClusterShape) -> 
     yield Problem.of("learners", manifest.learners_min, f"{what}; {have}", "use fewer learners or GPUs")
 
 
-def _size_problems(manifest: Manifest, tenant: Tenant, cluster: ClusterShape, beside: NodeSize) -> Iterator[Problem]:
-    pod = NodeSize(manifest.gpus, manifest.cpu_millis + beside.cpu_millis, manifest.memory_bytes + beside.memory_bytes)
-    nodes = [
-        node
-        for kind, node in _nodes(cluster)
-        if node.gpus >= pod.gpus and (not pod.gpus or manifest.gpu_type in (None, normalise_gpu_type(kind)))
-    ]
+def _node_problems(manifest: Manifest, cluster: ClusterShape, pod: NodeSize, beside: NodeSize) -> Iterator[Problem]:
+    nodes = _nodes_for(manifest, cluster)
     if not nodes:
         return
     cpus, memory = max(node.cpu_millis for node in nodes), max(node.memory_bytes for node in nodes)
-    fits = True
     if pod.cpu_millis > cpus:
-        fits = False
-        most = max(cpus - beside.cpu_millis, 0) / 1000
+        most = f"{max(cpus - beside.cpu_millis, 0) / 1000:g}"
         yield Problem.of(
-            "cpus", manifest.cpus, f"a learner can have {most:g} at most on the largest node", "ask for fewer"
+            "cpus", manifest.cpus, f"a learner can have {most} at most on the largest node", "ask for fewer"
         )
     if pod.memory_bytes > memory:
-        fits = False
-        most_memory = format_memory(max(memory - beside.memory_bytes, 0))
+        most = format_memory(max(memory - beside.memory_bytes, 0))
         yield Problem.of(
-            "memory", manifest.memory, f"a learner can have {most_memory} at most on the largest node", "ask for less"
+            "memory", manifest.memory, f"a learner can have {most} at most on the largest node", "ask for less"
         )
-    yield from _quota_problems(manifest, tenant, pod)
-    if fits and cluster.nodes:
-        room = sum(_room(node, pod) for node in nodes)
-        if room < manifest.learners_min:
-            reason = f"only {room} such learners fit on the cluster's nodes, even when all are free"
-            yield Problem.of("learners", manifest.learners_min, reason, "use fewer learners, or smaller ones")
+
+
+def _packing_problems(manifest: Manifest, cluster: ClusterShape, pod: NodeSize) -> Iterator[Problem]:
+    if not cluster.nodes:
+        return
+    room = sum(_room(node, pod) for node in _nodes_for(manifest, cluster))
+    if room < manifest.learners_min:
+        reason = f"only {room} such learners fit on the cluster's nodes, even when all are free"
+        yield Problem.of("learners", manifest.learners_min, reason, "use fewer learners, or smaller ones")
 
 
 def _quota_problems(manifest: Manifest, tenant: Tenant, pod: NodeSize) -> Iterator[Problem]:
@@ -199,11 +207,15 @@ def _order_problems(manifest: Manifest, tenant: Tenant) -> Iterator[Problem]:
         yield Problem.of("learners", manifest.learners_max, reason)
 
 
-def _nodes(cluster: ClusterShape) -> list[tuple[str, NodeSize]]:
-    """The nodes as far as they are known."""
-    if cluster.nodes:
-        return [(kind, node) for kind, nodes in cluster.nodes.items() for node in nodes]
-    return list(cluster.largest_node.items())
+def _nodes_for(manifest: Manifest, cluster: ClusterShape) -> list[NodeSize]:
+    """The nodes, as far as they are known, whose GPUs are such as the job asks for."""
+    nodes = cluster.nodes or {kind: [node] for kind, node in cluster.largest_node.items()}
+    return [
+        node
+        for kind, several in nodes.items()
+        for node in several
+        if node.gpus >= manifest.gpus and (not manifest.gpus or manifest.gpu_type in (None, normalise_gpu_type(kind)))
+    ]
 
 
 def _room(node: NodeSize, pod: NodeSize) -> int:

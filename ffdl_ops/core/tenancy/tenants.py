@@ -82,9 +82,11 @@ class Tenant(Section):
     @model_validator(mode="before")
     @classmethod
     def _name_bucket(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and data.get("bucket") is None and isinstance(data.get("name"), str):
-            return {**data, "bucket": f"ffdl-{data['name']}"}
-        return data
+        if not isinstance(data, Mapping) or data.get("bucket") is not None:
+            return data
+        name = data.get("name")
+        named = isinstance(name, str) and TENANT_NAME.fullmatch(name)
+        return {**data, "bucket": f"ffdl-{name}"} if named else data
 
     @property
     def cpu_quota_millis(self) -> int | None:
