@@ -102,6 +102,19 @@ def test_an_unknown_macro_is_refused_with_the_known_ones() -> None:
     assert "FLOAT" in MACROS
 
 
+def test_the_macros_are_those_that_manifests_may_use() -> None:
+    from ffdl_ops.core.jobs.metrics import MACRO_NAMES
+
+    assert set(MACROS) == set(MACRO_NAMES)
+
+
+def test_a_manifests_section_is_taken_as_the_manifest_gives_it() -> None:
+    from ffdl_ops.core.jobs.metrics import EvaluationMetrics
+
+    section = EvaluationMetrics.model_validate(spec()).model_dump(mode="json", by_alias=True)
+    assert feed(MetricExtractor(section), "iteration 3, loss = 2") == [Point("loss", 2.0, 3, STAMP_MS)]
+
+
 @pytest.mark.parametrize("regex", ["", "x" * 5000])
 def test_a_pattern_of_impossible_length_is_refused(regex: str) -> None:
     with pytest.raises(UserError, match=r"groups\.train\.regex"):
