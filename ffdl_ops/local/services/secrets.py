@@ -1,0 +1,46 @@
+"""The embedded platform's passwords and keys, made once and readable by their owner alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from ffdl_ops.core.tenancy.tenants import Tenants
+
+__all__ = ["load_secrets", "write_private"]
+
+
+def load_secrets(home: Path, tenants: Tenants) -> dict[str, Any]:
+    """The secrets, with whatever is missing (a new tenant's) made now.
+
+    :returns: `jwt`, `fernet`, `api_secret`, `minicluster_token`, `users` (name → password), `s3` (tenant → key pair).
+    """
+    path = home / "secrets.json"
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    for name in ("jwt", "api_secret", "minicluster_token"):
+        known.setdefault(name, secrets.token_hex(32))
+    if "fernet" not in known:
+        from cryptography.fernet import Fernet
+
+        known["fernet"] = Fernet.generate_key().decode()
+    users = known.setdefault("users", {})
+    users.setdefault("admin", secrets.token_urlsafe(12))
+    keys = known.setdefault("s3", {})
+    keys.setdefault("", {"access_key": secrets.token_hex(10), "secret_key": secrets.token_hex(20)})
+    for tenant in tenants:
+        users.setdefault(f"{tenant.name}-user", secrets.token_urlsafe(12))
+        keys.setdefault(tenant.name, {"access_key": secrets.token_hex(10), "secret_key": secrets.token_hex(20)})
+    write_private(path, json.dumps(known, indent=1))
+    return known
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone can read, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    temporary.replace(path)
