@@ -12,7 +12,7 @@ from ffdl_ops.core.jobs.manifest import DEFAULT_CPUS, DEFAULT_MEMORY
 from ffdl_ops.core.jobs.problems import Problems
 from ffdl_ops.core.jobs.sections import CUSTOM, Whole
 from ffdl_ops.core.jobs.translate import problems_of
-from ffdl_ops.core.jobs.yamltext import load_yaml
+from ffdl_ops.core.jobs.yamltext import MAX_CONFIGURATION_BYTES, load_yaml
 from ffdl_ops.core.tenancy.tenants import ConfigErrors
 
 if TYPE_CHECKING:
@@ -152,7 +152,11 @@ class PlatformConfig(Section):
         :raises ConfigErrors: holding every problem.
         """
         try:
-            data = load_yaml(text_or_mapping) if isinstance(text_or_mapping, str) else text_or_mapping
+            data = (
+                load_yaml(text_or_mapping, MAX_CONFIGURATION_BYTES)
+                if isinstance(text_or_mapping, str)
+                else text_or_mapping
+            )
         except Problems as refused:
             raise ConfigErrors(refused.problems) from None
         try:

@@ -13,13 +13,15 @@ import yaml
 
 from ffdl_ops.core.jobs.problems import Problem, Problems
 
-__all__ = ["MAX_BYTES", "YamlFloat", "YamlInt", "load_yaml", "written"]
+__all__ = ["MAX_BYTES", "MAX_CONFIGURATION_BYTES", "YamlFloat", "YamlInt", "load_yaml", "written"]
 
 MAX_BYTES = 128 * 1024
-"""The longest text that is read, in bytes of UTF-8."""
+"""The longest text of a stranger that is read, in bytes of UTF-8."""
+MAX_CONFIGURATION_BYTES = 4 * 1024 * 1024
+"""The longest configuration of the administrator that is read."""
 
 _MAX_DEPTH = 20
-_MAX_NODES = 20_000
+_BYTES_PER_NODE = 6
 _MAX_DIGITS = 40
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _MERGE = "tag:yaml.org,2002:merge"
@@ -43,15 +45,16 @@ def written(value: int | float) -> str:
     return str(getattr(value, "text", value))
 
 
-def load_yaml(text: str) -> Any:
+def load_yaml(text: str, max_bytes: int = MAX_BYTES) -> Any:
     """The value of a YAML text.
 
+    :param max_bytes: the longest text that is read; it also bounds how many values there may be.
     :raises Problems: holding one problem, with the line where it is.
     """
-    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise _refused(f"the text is longer than the limit of {MAX_BYTES // 1024} KiB")
+    if len(text) > max_bytes or len(text.encode("utf-8", "surrogatepass")) > max_bytes:
+        raise _refused(f"the text is longer than the limit of {max_bytes // 1024} KiB")
     try:
-        _check_events(text)
+        _check_events(text, max_bytes // _BYTES_PER_NODE)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader with fewer types
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -66,7 +69,7 @@ def _refused(reason: str) -> Problems:
     return Problems([Problem("", "", reason)])
 
 
-def _check_events(text: str) -> None:
+def _check_events(text: str, max_nodes: int) -> None:
     """Look at the text's shape before anything is built from it."""
     depth = nodes = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -81,8 +84,8 @@ def _check_events(text: str) -> None:
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
             raise _refused(f"{where}nested more than {_MAX_DEPTH} levels deep")
-        if nodes > _MAX_NODES:
-            raise _refused(f"{where}more than {_MAX_NODES} values")
+        if nodes > max_nodes:
+            raise _refused(f"{where}more than {max_nodes} values")
         if documents > 1:
             raise _refused(f"{where}a second document begins; give one")
 

@@ -14,7 +14,7 @@ from ffdl_ops.core.jobs.problems import Problem, Problems
 from ffdl_ops.core.jobs.sections import MAX_LEARNERS, Whole
 from ffdl_ops.core.jobs.translate import problems_of
 from ffdl_ops.core.jobs.units import parse_cpu, parse_memory
-from ffdl_ops.core.jobs.yamltext import load_yaml
+from ffdl_ops.core.jobs.yamltext import MAX_CONFIGURATION_BYTES, load_yaml
 
 __all__ = ["ConfigErrors", "Priority", "Tenant", "Tenants"]
 
@@ -125,7 +125,11 @@ class Tenants:
         :raises ConfigErrors: holding every problem.
         """
         try:
-            data = load_yaml(text_or_mapping) if isinstance(text_or_mapping, str) else text_or_mapping
+            data = (
+                load_yaml(text_or_mapping, MAX_CONFIGURATION_BYTES)
+                if isinstance(text_or_mapping, str)
+                else text_or_mapping
+            )
         except Problems as refused:
             raise ConfigErrors(refused.problems) from None
         try:

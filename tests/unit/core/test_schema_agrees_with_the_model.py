@@ -94,7 +94,7 @@ def test_it_is_a_schema_and_plain_json() -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(json.dumps(SCHEMA)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(manifests, st.integers(0, 64))
 def test_what_the_model_accepts_the_schema_accepts(manifest: dict[str, Any], gpus: int) -> None:
     if gpus:

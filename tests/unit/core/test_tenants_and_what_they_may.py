@@ -74,6 +74,13 @@ def test_what_is_no_list_of_tenants_is_refused(text: str) -> None:
         Tenants.load(text)
 
 
+def test_hundreds_of_tenants_are_read() -> None:
+    text = "tenants:\n" + "".join(
+        f"  - name: team-{n}\n    title: {'x' * 100}\n    gpu_quota: {{V100: 4}}\n" for n in range(900)
+    )
+    assert len(Tenants.load(text)) == 900
+
+
 def test_an_unknown_tenant_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(ConfigErrors, match="there are a, b"):
         Tenants.load({"tenants": [{"name": "a"}, {"name": "b"}]})["c"]
