@@ -60,7 +60,8 @@ class TestPostgres:
         :returns: its name.
         """
         name = f"test_{os.getpid()}_{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else ""))
+        # Copying files is several times faster than logging each page of a small database.
+        self.execute(f"CREATE DATABASE {name} STRATEGY file_copy" + (f" TEMPLATE {template}" if template else ""))
         return name
 
     def drop_database(self, name: str) -> None:
@@ -79,7 +80,7 @@ class TestPostgres:
 @contextmanager
 def running_postgres() -> Iterator[TestPostgres]:
     """A server for as long as the block lasts; its data is removed afterwards."""
-    root = Path(tempfile.mkdtemp(prefix="ffdl-pg-"))
+    root = Path(tempfile.mkdtemp(prefix="ffdl-pg-", dir=_memory_disk()))
     root.chmod(0o755)
     server = TestPostgres(root / "data")
     try:
@@ -87,3 +88,11 @@ def running_postgres() -> Iterator[TestPostgres]:
     finally:
         server.stop()
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _memory_disk() -> str | None:
+    """A file system in memory with room for the session's databases, if there is one; ``None`` is the ordinary place."""
+    place = "/dev/shm"
+    if os.access(place, os.W_OK) and shutil.disk_usage(place).free > 2 * 2**30:
+        return place
+    return None

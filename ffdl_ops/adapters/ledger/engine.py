@@ -66,6 +66,8 @@ class Database:
         options = f"{_SERVER_OPTIONS} {self.url.query.get('options', '')}".strip()
         return create_engine(
             self.url,
+            # The guards read what others have committed after a lock was granted; a snapshot of before would blind them.
+            isolation_level="READ COMMITTED",
             json_serializer=dump_json,
             pool_pre_ping=True,
             pool_size=2,

@@ -7,10 +7,11 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.util import CommandError
 from sqlalchemy import text
 
 from ffdl_ops.adapters.ledger.engine import Database
-from ffdl_ops.adapters.ledger.errors import described
+from ffdl_ops.adapters.ledger.errors import NotMigrated, described
 
 __all__ = ["alembic_config", "current", "upgrade"]
 
@@ -25,7 +26,10 @@ def alembic_config() -> Config:
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
-    """Bring the tables to a version, in one transaction; one process at a time."""
+    """Bring the tables to a version, in one transaction; one process at a time.
+
+    :raises NotMigrated: when a newer program has been at work: its version is unknown here, and nothing is touched.
+    """
     config = alembic_config()
     with described(database.url), database.engine.begin() as connection:
         # A migration of a large table, and the wait for another's migration, may take longer than a transaction may.
@@ -33,7 +37,12 @@ def upgrade(database: Database, revision: str = "head") -> None:
         connection.execute(text("SET LOCAL statement_timeout = '10min'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
         config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+        try:
+            command.upgrade(config, revision)
+        except CommandError as error:
+            raise NotMigrated(
+                f"The ledger's tables are of a version that this program does not know ({error}); update the program."
+            ) from None
 
 
 def current(database: Database) -> str | None:

@@ -38,6 +38,18 @@ class TenantLimits(Protocol):
     def gpu_quota(self) -> Mapping[str, int]:
         """GPUs it may hold at once, by type; a type that is not named is 0."""
 
+    @property
+    def cpu_quota_millis(self) -> int | None:
+        """CPU its learners may hold at once, in thousandths of a core; ``None`` is no limit."""
+
+    @property
+    def memory_quota_bytes(self) -> int | None:
+        """Memory its learners may hold at once; ``None`` is no limit."""
+
+    @property
+    def max_running(self) -> int | None:
+        """Jobs that may hold a lease at once; ``None`` is no limit."""
+
 
 @dataclass(frozen=True)
 class NodeView:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from ffdl_ops.core.scheduling.model import GangRequest, Grant, TenantLimits
 
@@ -63,16 +62,16 @@ class Usage:
         :param gpu_type: the type they would take; ``None`` when they take no GPU.
         """
         checks = [
-            Shortage("running jobs", _limit(tenant, "max_running"), self.running, 1),
+            Shortage("running jobs", _limit(tenant.max_running), self.running, 1),
             Shortage(
                 "CPU cores",
-                _limit(tenant, "cpu_quota_millis") / 1000,
+                _limit(tenant.cpu_quota_millis) / 1000,
                 self.cpu_millis / 1000,
                 request.cpu_millis * learners / 1000,
             ),
             Shortage(
                 "GiB of memory",
-                _limit(tenant, "memory_quota_bytes") / 2**30,
+                _limit(tenant.memory_quota_bytes) / 2**30,
                 self.memory_bytes / 2**30,
                 request.memory_bytes * learners / 2**30,
             ),
@@ -84,7 +83,5 @@ class Usage:
         return next((one for one in checks if one.held + one.needed > one.limit), None)
 
 
-def _limit(tenant: TenantLimits, name: str) -> float:
-    """An optional limit of the tenant; infinity when it has none."""
-    value: Any = getattr(tenant, name, None)
-    return float("inf") if value is None else float(value)
+def _limit(value: int | None) -> float:
+    return float("inf") if value is None else value

@@ -9,8 +9,9 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import text
 
-from ffdl_ops.adapters.ledger import Ledger, NewJob
+from ffdl_ops.adapters.ledger import Ledger, NewJob, NotMigrated
 from ffdl_ops.adapters.ledger.models import Base
 from ffdl_ops.adapters.ledger.schema import alembic_config
 from ffdl_ops.core.jobs.states import JobState
@@ -88,6 +89,15 @@ def test_processes_that_start_at_once_migrate_once(postgres, empty):
 def test_migrated_twice_nothing_happens(ledger, new_job):
     new_job()
     ledger.migrate()
+    assert ledger.job("job-1") is not None
+
+
+def test_tables_of_a_newer_program_are_left_alone(ledger, new_job):
+    new_job()
+    with ledger._database.transaction() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(NotMigrated, match="9999.*update the program"):
+        ledger.migrate()
     assert ledger.job("job-1") is not None
 
 

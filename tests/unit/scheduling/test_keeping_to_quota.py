@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ffdl_ops.core.scheduling.decide import decide
 from ffdl_ops.core.scheduling.model import Admit, GangRequest, Grant, Holder, Snapshot, Wait, WaitCause
+from ffdl_ops.core.tenancy.tenants import Tenants
 from tests.support.gangs import GIB, START, Limits, gang, grant, limits, node
 
 NODES = (node("n1", gpus=8), node("n2", gpus=8), node("k1", "K80", gpus=8))
@@ -16,6 +17,7 @@ def all_of(queue: list[GangRequest], tenant: Limits, grants: tuple[Grant, ...] =
 
 
 def test_a_gang_beyond_the_quota_waits_though_gpus_are_free():
+    """Pitfall 14: what is held and what is needed are shown; nothing fails."""
     tenant = Limits("a", {"V100": 4})
     wait = all_of([gang("j", 3, 1)], tenant, (grant("x", ["n1", "n1"]),))["j"]
     assert isinstance(wait, Wait)
@@ -75,3 +77,16 @@ def test_a_tenant_that_is_configured_no_more_gets_nothing_and_is_told():
     assert isinstance(wait, Wait)
     assert wait.cause is WaitCause.QUOTA
     assert "Tenant gone is not in the tenants' configuration" in wait.message
+
+
+def test_a_configured_tenant_is_kept_to_all_its_limits():
+    for limit, words in (
+        ({"cpu_quota": "1500m"}, "1 of 1.5 CPU cores"),
+        ({"memory_quota": "1Gi"}, "1 of 1 GiB of memory"),
+        ({"max_running": 1}, "1 of 1 running jobs"),
+    ):
+        tenants = Tenants.load({"tenants": [{"name": "a", "gpu_quota": {"V100": 8}, **limit}]})
+        snapshot = Snapshot(NODES, (grant("x", ["n1"]),))
+        (wait,) = decide(snapshot, [gang("j")], {tenant.name: tenant for tenant in tenants}, "simple", START)
+        assert isinstance(wait, Wait)
+        assert words in wait.message
