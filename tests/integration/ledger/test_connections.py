@@ -61,6 +61,13 @@ def test_a_restart_of_the_server_is_lived_through(ledger, new_job, postgres):
     ledger.set_facts("job-1", code_uri="s3://b/code.zip")
 
 
+def test_a_restart_between_two_calls_is_not_even_noticed(ledger, new_job, postgres):
+    new_job()
+    postgres.stop()
+    postgres.start()
+    assert ledger.job("job-1") is not None
+
+
 def test_a_server_that_is_not_there_is_said_without_the_password():
     for url in (
         "postgresql+psycopg2://ffdl:s3cr3t@127.0.0.1:9/ledger",

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from ffdl_ops.adapters.ledger import LeaseLost, Ledger, Refused
 from ffdl_ops.core.jobs.states import JobState, TransitionRefused
 from tests.support.gangs import Limits, gang, later, limits, node
@@ -135,21 +137,21 @@ def test_passes_that_run_at_once_promise_no_gpu_twice(ledger, new_job):
     assert sum(type(one).__name__ == "Admit" for some in decisions for one in some) == len(ledger.live_leases())
 
 
-def test_a_halt_and_a_grant_at_the_same_moment_leave_no_open_wait_and_no_queue_entry(ledger, new_job):
+@pytest.mark.parametrize("how", ["halt", "end", "dequeue"])
+def test_leaving_the_queue_while_a_pass_runs_leaves_no_open_wait(ledger, new_job, how):
     for number in range(10):
         name = f"job-{number}"
         new_job(name)
         ledger.enqueue(gang(name, 1, 1), later(0))
-        at_once(
-            lambda: ledger.admission_pass(NODES, TENANTS, "simple", later(1)),
-            lambda name=name: ledger.request_halt(name, "bob", later(1)),
-            lambda: ledger.admission_pass([], TENANTS, "simple", later(1)),
-        )
+        leave = {
+            "halt": lambda name=name: ledger.request_halt(name, "bob", later(1)),
+            "end": lambda name=name: ledger.transition(name, JobState.HALTED, now=later(1)),
+            "dequeue": lambda name=name: ledger.dequeue(name, later(1), "gone"),
+        }[how]
+        at_once(*[lambda: ledger.admission_pass([], TENANTS, "simple", later(1))] * 4, leave)
         assert ledger.queue() == []
         assert all(wait.ended_at is not None for wait in ledger.waits(name))
-        lease = ledger.lease(name)
-        if lease is not None:
-            ledger.release_lease(name, lease.epoch, "halted", later(2))
+    assert ledger.live_leases() == []
 
 
 def test_queueing_and_granting_at_the_same_moment_never_leave_a_holder_in_the_queue(ledger, new_job):
