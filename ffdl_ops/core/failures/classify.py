@@ -29,6 +29,7 @@ from ffdl_ops.core.jobs.units import parse_memory
 __all__ = ["Failure", "classify"]
 
 _NEAR_LIMIT = 0.9
+_SIGABRT, _SIGKILL, _SIGTERM = 134, 137, 143
 _SUMMARY = 500
 _TAIL = 2000
 
@@ -72,8 +73,10 @@ _VANISHED = 85
 _MEMORY = 80
 _KILLED = 75
 _OWN_ERROR = 70
+_CRASH = 68
 _NO_START = 60
 _SLOW = 30
+_NOT_MET = 25
 _PEER_LOST = 20
 _STOPPED = 10
 
@@ -111,7 +114,7 @@ def _cause(item: LearnerEvidence) -> _Cause:
     if by_pod is not None and not (by_pod is FailureClass.EVICTED and item.oom):
         weight = _NO_START if by_pod is FailureClass.STARTUP else _CLUSTER
         return _Cause(weight, by_pod, _said(item.pod_reason, item.pod_message))
-    if item.oom or item.container_reason == "OOMKilled" or _report(item).get("oom") is True:
+    if item.oom or item.container_reason == "OOMKilled":
         return _out_of_memory(item)
     if item.container_reason and item.container_reason.startswith("Init:"):
         return _helper_ended(item)
@@ -139,23 +142,33 @@ def _exited(item: LearnerEvidence, code: int) -> _Cause:
         return _Cause(
             _SLOW, FailureClass.PLATFORM, f"its pod failed although the program ended well{_after(item.pod_message)}"
         )
-    if report.get("terminated_by_platform") is True:
+    said = str(report.get("reason") or "")
+    alone = said.startswith("rendezvous")
+    if alone and code != _SIGTERM:
+        return _Cause(_NOT_MET, FailureClass.STARTUP, f"the learners did not find each other{_after(said)}")
+    if report.get("terminated_by_platform") is True or alone:
         # Of a gang that fails by itself, another learner explains more; alone, this is a stop from outside.
         text = "was told to stop (SIGTERM) by something outside this platform, like a drain or a deletion"
         return _Cause(_STOPPED, FailureClass.EVICTED, text)
     if gpu_memory_text(words):
         advice = "Lower the batch size or the model's size per GPU, use more GPUs, or a GPU type with more memory."
         return _Cause(_MEMORY, FailureClass.OOM, f"out of GPU memory{_after(_last_line(words))}", advice)
-    if host_memory_text(words) or (_killed(item, code) and _near_limit(item)):
+    # The launcher's own word for it may stem from another process in the same memory group: it needs a second sign.
+    killed = _killed(item, code)
+    if (
+        host_memory_text(words)
+        or (killed and _near_limit(item))
+        or (report.get("oom") is True and (killed or code == _SIGABRT))
+    ):
         return _out_of_memory(item)
     if is_consequence(words):
         text = f"lost its connection to another learner{_after(_last_line(words))}"
         return _Cause(_PEER_LOST, FailureClass.UNKNOWN, text)
-    if code in (137, 143) or _killed(item, code):
+    if killed or code == _SIGTERM:
         return _Cause(_KILLED, FailureClass.UNKNOWN, f"{_code_text(code)} (exit code {code})")
-    return _Cause(
-        _OWN_ERROR, FailureClass.USER_ERROR, f"{_code_text(code)} (exit code {code}){_after(_last_line(words))}"
-    )
+    last = _last_line(words) or said
+    weight = _OWN_ERROR if words else _CRASH
+    return _Cause(weight, FailureClass.USER_ERROR, f"{_code_text(code)} (exit code {code}){_after(last)}")
 
 
 def _out_of_memory(item: LearnerEvidence) -> _Cause:
@@ -178,7 +191,7 @@ def _helper_ended(item: LearnerEvidence) -> _Cause:
 
 
 def _killed(item: LearnerEvidence, code: int) -> bool:
-    return code == 137 or item.signal == signal.SIGKILL or _report(item).get("signal") == signal.SIGKILL
+    return code == _SIGKILL or item.signal == signal.SIGKILL or _report(item).get("signal") == signal.SIGKILL
 
 
 def _near_limit(item: LearnerEvidence) -> bool:

@@ -107,7 +107,7 @@ _GPU_MEMORY = re.compile(
 )
 _HOST_MEMORY = re.compile(
     r"^\s*memoryerror\b|arraymemoryerror\b|cannot allocate memory|std::bad_alloc"
-    r"|defaultcpuallocator: (?:can't|not enough)",
+    r"|killed by signal: killed|defaultcpuallocator: (?:can't|not enough)",
     re.IGNORECASE | re.MULTILINE,
 )
 _READ = 8192

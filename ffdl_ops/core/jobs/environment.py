@@ -17,8 +17,8 @@ __all__ = ["Environment", "PLATFORM_NAMES"]
 PLATFORM_NAMES = frozenset(
     {
         "CHECKPOINT_DIR", "DATA_DIR", "GPU_COUNT", "JOB_STATE_DIR", "LEARNER_ID", "LEARNER_NAME_PREFIX", "LOCAL_RANK",
-        "LOG_DIR", "MASTER_ADDR", "MASTER_PORT", "MODEL_DIR", "NUM_LEARNERS", "POD_IP", "POD_NAME", "RANK",
-        "RESULT_DIR", "TF_CONFIG", "TRAINING_COMMAND", "TRAINING_ID", "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE", "LOG_DIR", "MASTER_ADDR", "MASTER_PORT", "MODEL_DIR", "NUM_LEARNERS", "POD_IP", "POD_NAME",
+        "RANK", "RESULT_DIR", "TF_CONFIG", "TRAINING_COMMAND", "TRAINING_ID", "WORLD_SIZE",
     }
 )  # fmt: skip
 """What a learner's environment holds already."""

@@ -156,6 +156,32 @@ def test_sigkill_without_evidence_is_unknown_and_near_the_limit_it_is_memory() -
     )
 
 
+def test_the_launchers_word_for_exhausted_memory_needs_a_second_sign() -> None:
+    assert classify([exited(0, 137, report={"oom": True})]).cls is FailureClass.OOM
+    assert (
+        classify([exited(0, 1, "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.")]).cls
+        is FailureClass.OOM
+    )
+    assert classify([exited(0, 3, report={"oom": True})]).cls is FailureClass.USER_ERROR
+    assert classify([exited(0, 1, BUG, report={"oom": True})]).cls is FailureClass.USER_ERROR
+
+
+def test_an_error_with_its_traceback_explains_more_than_a_crash_without() -> None:
+    assert classify([exited(0, 134), exited(1, 1, BUG)]).rank == 1
+
+
+def test_learners_that_did_not_meet_are_a_start_up_failure_unless_another_shows_why() -> None:
+    reason = "rendezvous: ranks 1 did not come within 120 s"
+    waited = exited(0, 75, report={"reason": reason})
+    failure = classify([waited, learner(1)])
+    assert failure.cls is FailureClass.STARTUP
+    assert reason in failure.summary
+    unplaced = learner(1, phase="Pending", container_reason="ImagePullBackOff")
+    assert classify([waited, unplaced]).cls is FailureClass.IMAGE
+    stopped_there = exited(0, 143, report={"reason": "rendezvous: stopped while waiting for the others"})
+    assert classify([stopped_there, exited(1, 1, BUG)]).rank == 1
+
+
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
