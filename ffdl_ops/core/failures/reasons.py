@@ -106,7 +106,7 @@ _GPU_MEMORY = re.compile(
     re.IGNORECASE,
 )
 _HOST_MEMORY = re.compile(
-    r"^\s*memoryerror\b|arraymemoryerror\b|cannot allocate memory|std::bad_alloc"
+    r"^[ \t]*memoryerror\b|arraymemoryerror\b|cannot allocate memory|std::bad_alloc"
     r"|killed by signal: killed|defaultcpuallocator: (?:can't|not enough)",
     re.IGNORECASE | re.MULTILINE,
 )
