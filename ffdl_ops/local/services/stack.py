@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import sys
 import time
 import urllib.request
@@ -176,8 +177,13 @@ class Stack:
             "--images", str(self.settings.config / "images.yaml"),
         ]  # fmt: skip
         process.start(argv, base_environment())
-        url = f"http://127.0.0.1:{self.ports['minicluster']}/readyz"
-        process.wait_ready(lambda: urllib.request.urlopen(url, timeout=2).status == 200, within_s=30)
+        url = f"https://127.0.0.1:{self.ports['minicluster']}/readyz"
+
+        def ready() -> bool:
+            context = ssl.create_default_context(cafile=str(self.home / "minicluster" / "tls.crt"))
+            return bool(urllib.request.urlopen(url, timeout=2, context=context).status == 200)
+
+        process.wait_ready(ready, within_s=30)
 
     def _migrate(self, url: str) -> None:
         from ffdl_ops.adapters.ledger import Ledger

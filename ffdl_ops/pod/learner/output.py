@@ -60,7 +60,7 @@ class Output:
 
     def _stamp(self):  # type: () -> str
         """The present moment; never the same twice, so that a reader's cursor can tell lines apart."""
-        now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+        now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
         stamp = now.isoformat(timespec="microseconds") + "Z"
         if stamp <= self._last:
             last = datetime.datetime.fromisoformat(self._last[:-1])

@@ -21,7 +21,7 @@ parser.add_argument("--allocate-mb", type=int, default=0)
 parser.add_argument("--ignore-sigterm", action="store_true")
 options = parser.parse_args()
 
-print(f"first-step-at={datetime.datetime.now(datetime.timezone.utc).isoformat()}", flush=True)
+print(f"first-step-at={datetime.datetime.now(datetime.UTC).isoformat()}", flush=True)
 rank = os.environ.get("RANK", "0")
 checkpoint = pathlib.Path(os.environ.get("CHECKPOINT_DIR", "."), f"probe-{rank}.json")
 stop = []
