@@ -138,9 +138,11 @@ def _put(place: Any, keys: list[str | int], value: Any, path: str) -> None:
         if following is None:
             place[key] = value
             return
-        kind: type = list if isinstance(following, int) else dict
         inner = place[key] if isinstance(key, int) else place.get(key)
-        place[key] = list(inner) if isinstance(inner, list) else dict(inner) if isinstance(inner, Mapping) else kind()
+        if inner is None:
+            inner = [] if isinstance(following, int) else {}
+        # A copy: what the file's text was read into stays as it is.
+        place[key] = list(inner) if isinstance(inner, list) else dict(inner) if isinstance(inner, Mapping) else inner
         place = place[key]
 
 

@@ -54,7 +54,7 @@ def halt(session: Session, job: str, wait: bool, timeout: float | None, as_json:
 @pass_session
 def resume(session: Session, job: str, follow: bool, timeout: float | None, as_json: bool) -> int:
     """Go on with a job that has ended, from its newest checkpoint, in the same MLflow run."""
-    from ffdl_ops.cli.follow import Followed, summarise
+    from ffdl_ops.cli.follow import Followed, settle, summarise
     from ffdl_ops.cli.follow import follow as follow_job
     from ffdl_ops.cli.removal import deleted_at
 
@@ -63,6 +63,8 @@ def resume(session: Session, job: str, follow: bool, timeout: float | None, as_j
         raise Refusal(f"Job {record.job_id} is {record.state}; only a job that has ended can be resumed.")
     if deleted_at(session.ledger, record) is not None:
         raise Refusal(f"What job {record.job_id} left was deleted; submit it again instead.")
+    # A clear would stop the last task while it still writes the old end.
+    settle(session, record)
     session.airflow.clear_run(record.dag_id, record.run_id)
     if not follow:
         _report(record, "is being resumed", as_json)

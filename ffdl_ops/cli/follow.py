@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
     from ffdl_ops.cli.session import Session
 
-__all__ = ["Followed", "follow", "summarise", "wait_for_end"]
+__all__ = ["Followed", "follow", "settle", "summarise", "wait_for_end"]
 
 _POLL_S = 0.5
 _NO_RUN_S = 30.0
 _OUTAGE_S = 120.0
+_SETTLE_S = 60.0
+_ENDED = (None, "success", "failed")
 # Up to the next entry of the log, which begins with its time.
 _REFUSED = re.compile(r"Refused: (.*?)(?=\n\d{4}-\d\d-\d\dT|\Z)", re.DOTALL)
 
@@ -94,6 +96,7 @@ def wait_for_end(
             if job is not None:
                 seen(job)
                 if job.state in TERMINAL and job.resume_count >= run.incarnation:
+                    settle(session, job)
                     return job
             last_answer = time.monotonic()
         except TemporaryError:
@@ -104,6 +107,19 @@ def wait_for_end(
                 f"Job {run.job_id} has not ended within {timeout_s:g} s; it goes on (`ffdl show {run.job_id}`)."
             )
         time.sleep(_POLL_S)
+
+
+def settle(session: Session, job: JobRecord) -> None:
+    """Wait until the DAG run of a job that has ended has ended, too: its last task still closes the MLflow run.
+
+    It takes a second or two; when it does not come, or Airflow does not answer, the job's end stands all the same.
+    """
+    deadline = time.monotonic() + _SETTLE_S
+    try:
+        while session.airflow.run_state(job.dag_id, job.run_id) not in _ENDED and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+    except TemporaryError:
+        return
 
 
 def _look(session: Session, run: Followed, *, absent_s: float) -> JobRecord | None:

@@ -91,7 +91,7 @@ class _Ffdl(click.Group):
             _complain(error_line(error))
             sys.exit(exit_of(error))
         except OSError as error:
-            _complain(error_line(f"{error.filename or 'The output'}: {error.strerror or error}"))
+            _complain(error_line(f"{error.filename or 'Input or output'}: {error.strerror or error}"))
             sys.exit(Exit.DISK)
         except Exception as error:
             _fault(error)
@@ -99,7 +99,7 @@ class _Ffdl(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-@click.group(cls=_Ffdl, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group("ffdl", cls=_Ffdl, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="ffdl-ops", prog_name="ffdl")
 @click.pass_context
 def main(ctx: click.Context) -> None:

@@ -115,6 +115,7 @@ def _params(fields: Mapping[str, FormField]) -> dict[str, Param]:
             "maximum": field.maximum,
             "format": field.format,
             "section": field.section,
+            "examples": list(field.examples) if field.examples else None,
         }
         params[name] = Param(field.default, **{key: value for key, value in schema.items() if value is not None})
     return params

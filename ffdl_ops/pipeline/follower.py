@@ -7,6 +7,9 @@ that was rotated, and a connection that broke.
 
 from __future__ import annotations
 
+import os
+import socket
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
     from ffdl_ops.adapters.tracking.metrics import Point
 
-__all__ = ["Follower", "LogCursor", "drain", "new_lines"]
+__all__ = ["Follower", "LogCursor", "drain", "new_lines", "owner_name"]
 
 _FOLLOWER_TTL_S = 15.0
 _OVERLAP_S = 2
@@ -108,8 +111,11 @@ class Follower:
 
     def _begin(self, svc: Services, job: JobRecord, attempt: int) -> None:
         """Start on an attempt, from where an earlier follower of it had come."""
+        for extractor in self._extractors.values():
+            extractor.close()
         self._attempt = attempt
         self._extractors.clear()
+        svc.tracker.tag_attempt(str(job.mlflow_run_id), attempt, _facts_of(svc, job, attempt))
         saved = svc.ledger.cursor(self.job_id, "metrics") or {}
         self._cursor = LogCursor(dict(saved["newest"]) if saved.get("attempt") == attempt else {})
 
@@ -118,6 +124,11 @@ class Follower:
         if extractor is None:
             extractor = self._extractors[key] = MetricExtractor(metrics_spec(job))
         return [point for line in lines for point in extractor.feed(line)]
+
+
+def owner_name(what: str) -> str:
+    """A follower's name that no other follower has, on any machine."""
+    return f"{what}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
 
 
 def metrics_spec(job: JobRecord) -> dict[str, Any] | None:
@@ -153,6 +164,13 @@ def drain(svc: Services, job: JobRecord) -> int:
     if points:
         svc.tracker.log_batch(job.mlflow_run_id, points)
     return len(points)
+
+
+def _facts_of(svc: Services, job: JobRecord, number: int) -> dict[str, Any]:
+    """What is kept of an attempt in MLflow."""
+    record = next(one for one in svc.ledger.attempts(job.job_id) if one.number == number)
+    nodes = ",".join(sorted({str(pod["node"]) for pod in record.pods.values()}))
+    return {"nodes": nodes, "learners": record.learners, "restored_generation": record.restored_generation}
 
 
 def _is_stamp(text: str) -> bool:

@@ -63,7 +63,7 @@ class Services:
         """The MLflow server."""
         from ffdl_ops.adapters.tracking.runs import Tracker
 
-        return Tracker(self.settings.mlflow_uri)
+        return Tracker(self.settings.mlflow_uri, public_uri=self.settings.mlflow_url)
 
     @functools.cached_property
     def airflow(self) -> AirflowApi:

@@ -33,7 +33,7 @@ from ffdl_ops.core.scheduling.quota import Usage
 
 __all__ = ["POLICIES", "decide"]
 
-POLICIES = ("simple",)
+POLICIES = ("fifo",)
 
 
 def decide(

@@ -9,7 +9,8 @@ from ffdl_ops.core.errors import UserError
 from ffdl_ops.core.jobs.form import manifest_from_form
 from ffdl_ops.core.jobs.manifest import ManifestErrors
 from ffdl_ops.core.jobs.states import TERMINAL, JobState
-from ffdl_ops.core.tenancy.checks import check_job
+from ffdl_ops.core.tenancy.checks import check_job, check_queue
+from ffdl_ops.core.tenancy.defaults import with_defaults
 from ffdl_ops.pipeline.services import Services, now
 from ffdl_ops.pipeline.stage import StageOperator, job_id_in
 
@@ -86,7 +87,10 @@ class PlanOperator(StageOperator):
                 "Use `ffdl submit`, which stores it as a secret first, or name one by `connection: {secret: NAME}`; "
                 "and change this password, since it has been shown."
             )
-        problems = check_job(manifest, svc.tenant(self.tenant), cluster_shape(svc))
+        tenant = svc.tenant(self.tenant)
+        manifest = with_defaults(manifest, tenant, svc.platform)
+        queued = sum(one.request.tenant == tenant.name for one in svc.ledger.queue())
+        problems = [*check_job(manifest, tenant, cluster_shape(svc), svc.platform), *check_queue(tenant, queued)]
         if problems:
             raise UserError("; ".join(str(problem) for problem in problems))
         return manifest
@@ -183,13 +187,15 @@ def cluster_shape(svc: Services) -> ClusterShape:
 
     gpus: dict[str, int] = {}
     largest: dict[str, NodeSize] = {}
+    nodes: dict[str, list[NodeSize]] = {}
     for node in (node_view(item) for item in svc.cluster.nodes()):
         kind = node.gpu_type or ""
         gpus[kind] = gpus.get(kind, 0) + node.gpus
         size = NodeSize(gpus=node.gpus, cpu_millis=node.cpu_millis, memory_bytes=node.memory_bytes)
+        nodes.setdefault(kind, []).append(size)
         if kind not in largest or size.gpus > largest[kind].gpus:
             largest[kind] = size
-    return ClusterShape(gpus_by_type=gpus, largest_node=largest)
+    return ClusterShape(gpus_by_type=gpus, largest_node=largest, nodes=nodes)
 
 
 def _params(manifest: Manifest) -> dict[str, str]:

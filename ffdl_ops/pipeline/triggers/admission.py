@@ -36,7 +36,7 @@ class AdmissionTrigger(LookingTrigger):
         """See whether the job has its lease; run the pass when it is due."""
         svc = services()
         job = svc.ledger.job(self.job_id)
-        if job is None or job.state in TERMINAL:
+        if job is None or job.state in TERMINAL or job.halt_requested_by:
             return {"kind": "ended"}
         if time.time() < self.not_before:
             return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from ffdl_ops.pipeline import gang
 from ffdl_ops.pipeline.deadline import past_deadline
-from ffdl_ops.pipeline.follower import Follower, LogCursor, new_lines
+from ffdl_ops.pipeline.follower import Follower, LogCursor, new_lines, owner_name
 from ffdl_ops.pipeline.judge import GangState
 from ffdl_ops.pipeline.services import services
 from ffdl_ops.pipeline.triggers.base import LookingTrigger
@@ -77,7 +77,7 @@ class GangTrigger(LookingTrigger):
     def _feed(self) -> None:
         """Write the metrics when nobody else does (the follower's lease in the ledger decides who)."""
         if self._follower is None:
-            self._follower = Follower(self.job_id, f"learners-{id(self)}")
+            self._follower = Follower(self.job_id, owner_name("learners"))
         try:
             self._follower.step(services())
         except Exception as error:  # metrics never hold up, or end, a gang

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ffdl_ops.core.jobs.states import TERMINAL, JobState
-from ffdl_ops.pipeline.follower import Follower
+from ffdl_ops.pipeline.follower import Follower, owner_name
 from ffdl_ops.pipeline.gang import training_done
 from ffdl_ops.pipeline.services import services
 from ffdl_ops.pipeline.triggers.base import LookingTrigger
@@ -22,7 +22,7 @@ class MonitorTrigger(LookingTrigger):
 
     def __init__(self, job_id: str, poll_s: float = 2.0, **kwargs: Any) -> None:
         super().__init__(job_id, poll_s, **kwargs)
-        self._follower = Follower(job_id, f"monitor-{id(self)}")
+        self._follower = Follower(job_id, owner_name("monitor"))
         self._steps = 0
 
     def look(self) -> dict[str, Any] | None:

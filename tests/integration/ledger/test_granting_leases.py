@@ -14,7 +14,7 @@ TENANTS = limits(Limits("a", {"V100": 8}), Limits("b", {"V100": 8}))
 
 
 def run_pass(ledger, seconds, nodes=NODES, tenants=TENANTS):
-    return {one.job_id: one for one in ledger.admission_pass(nodes, tenants, "simple", later(seconds))}
+    return {one.job_id: one for one in ledger.admission_pass(nodes, tenants, "fifo", later(seconds))}
 
 
 @pytest.fixture

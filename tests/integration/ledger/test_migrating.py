@@ -39,7 +39,7 @@ def test_an_upgrade_from_the_first_version_keeps_living_jobs(empty):
         empty.create_job(new, START)
         empty.transition(name, JobState.QUEUED, now=later(1))
         empty.enqueue(gang(name, 4, 1), later(1))
-    empty.admission_pass([node("n1")], tenants, "simple", later(2))
+    empty.admission_pass([node("n1")], tenants, "fifo", later(2))
     attempt = empty.begin_attempt("job-1", empty.lease("job-1").epoch, 4, 20_000, None, later(3))
     empty.record_pods("job-1", 1, {0: ("p", "u", "n1")})
     empty.stage_started("job-1", "learners", later(3), 1)
@@ -65,7 +65,7 @@ def test_an_upgrade_from_the_first_version_keeps_living_jobs(empty):
     ]
     empty.end_attempt("job-1", attempt.number, "succeeded", None, later(9))
     empty.release_lease("job-1", attempt.lease_epoch, "done", later(9))
-    empty.admission_pass([node("n1")], tenants, "simple", later(10))
+    empty.admission_pass([node("n1")], tenants, "fifo", later(10))
     assert empty.lease("job-2").epoch > attempt.lease_epoch
     assert empty.claim_follower("job-2", "me", later(11), 5) == 1, "the newer tables serve the older jobs"
 

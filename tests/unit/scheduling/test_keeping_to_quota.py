@@ -12,7 +12,7 @@ NODES = (node("n1", gpus=8), node("n2", gpus=8), node("k1", "K80", gpus=8))
 
 def all_of(queue: list[GangRequest], tenant: Limits, grants: tuple[Grant, ...] = ()) -> dict[str, Admit | Wait]:
     """The decisions by job."""
-    decisions = decide(Snapshot(NODES, grants), queue, limits(tenant), "simple", START)
+    decisions = decide(Snapshot(NODES, grants), queue, limits(tenant), "fifo", START)
     return {decision.job_id: decision for decision in decisions}
 
 
@@ -87,6 +87,6 @@ def test_a_configured_tenant_is_kept_to_all_its_limits():
     ):
         tenants = Tenants.load({"tenants": [{"name": "a", "gpu_quota": {"V100": 8}, **limit}]})
         snapshot = Snapshot(NODES, (grant("x", ["n1"]),))
-        (wait,) = decide(snapshot, [gang("j")], {tenant.name: tenant for tenant in tenants}, "simple", START)
+        (wait,) = decide(snapshot, [gang("j")], {tenant.name: tenant for tenant in tenants}, "fifo", START)
         assert isinstance(wait, Wait)
         assert words in wait.message

@@ -13,7 +13,7 @@ PLENTY = limits(Limits("a", {"V100": 100, "K80": 100}))
 
 def one(request: GangRequest, nodes: list[NodeView], grants: list[Grant] | None = None) -> Admit | Wait:
     """The decision for a single request."""
-    (decision,) = decide(Snapshot(tuple(nodes), tuple(grants or [])), [request], PLENTY, "simple", START)
+    (decision,) = decide(Snapshot(tuple(nodes), tuple(grants or [])), [request], PLENTY, "fifo", START)
     return decision
 
 

@@ -97,7 +97,7 @@ def in_two_passes(
     for queue in (first, second):
         queue = [replace(one, job_id=f"{one.job_id}-{len(grants)}") for one in queue]
         snapshot = Snapshot(tuple(nodes), tuple(grants))
-        decisions = decide(snapshot, queue, tenants, "simple", START)
+        decisions = decide(snapshot, queue, tenants, "fifo", START)
         grants = [*grants, *granted(decisions, queue)]
         yield snapshot, queue, decisions, grants
 
@@ -127,7 +127,7 @@ def test_no_node_and_no_quota_is_ever_passed(nodes, first, second, tenants):
 def test_a_gang_is_whole_on_one_type_and_where_it_may_be_or_not_at_all(nodes, queue, tenants):
     kinds = {one.name: one.gpu_type for one in nodes}
     by_id = {request.job_id: request for request in queue}
-    decisions = decide(Snapshot(tuple(nodes)), queue, tenants, "simple", START)
+    decisions = decide(Snapshot(tuple(nodes)), queue, tenants, "fifo", START)
     assert sorted(one.job_id for one in decisions) == sorted(by_id)
     for one in decisions:
         if isinstance(one, Admit):
@@ -144,10 +144,10 @@ def test_a_gang_is_whole_on_one_type_and_where_it_may_be_or_not_at_all(nodes, qu
 @settings(max_examples=100, deadline=None)
 @given(nodes_drawn, gangs_drawn, tenants_drawn, st.randoms(use_true_random=False))
 def test_the_same_facts_in_any_order_give_the_same_decisions(nodes, queue, tenants, random):
-    expected = decide(Snapshot(tuple(nodes)), queue, tenants, "simple", START)
+    expected = decide(Snapshot(tuple(nodes)), queue, tenants, "fifo", START)
     random.shuffle(nodes)
     random.shuffle(queue)
-    assert decide(Snapshot(tuple(nodes)), queue, dict(reversed(tenants.items())), "simple", START) == expected
+    assert decide(Snapshot(tuple(nodes)), queue, dict(reversed(tenants.items())), "fifo", START) == expected
 
 
 @settings(max_examples=200, deadline=None)
@@ -178,12 +178,12 @@ def test_no_head_of_a_tenants_queue_is_held_though_it_fits(nodes, first, second,
 @given(nodes_drawn, gangs_drawn, tenants_drawn)
 def test_nothing_overtakes_a_gang_of_its_tenant_that_waits_for_the_same_type(nodes, queue, tenants):
     """A gang that could start on the idle cluster is never passed by a later one of the same tenant on its type."""
-    decisions = {one.job_id: one for one in decide(Snapshot(tuple(nodes)), queue, tenants, "simple", START)}
+    decisions = {one.job_id: one for one in decide(Snapshot(tuple(nodes)), queue, tenants, "fifo", START)}
     waiting: list[GangRequest] = []
     for request in in_order(queue):
         decision = decisions[request.job_id]
         if isinstance(decision, Wait):
-            alone = decide(Snapshot(tuple(nodes)), [request], tenants, "simple", START)
+            alone = decide(Snapshot(tuple(nodes)), [request], tenants, "fifo", START)
             if isinstance(alone[0], Admit):
                 waiting.append(request)
         else:

@@ -20,7 +20,7 @@ def decided(
     queue: list[GangRequest], grants: tuple[Grant, ...] = (), nodes: tuple[NodeView, ...] = NODES
 ) -> dict[str, Decision]:
     """The decisions by job."""
-    return {one.job_id: one for one in decide(Snapshot(nodes, grants), queue, TENANTS, "simple", START)}
+    return {one.job_id: one for one in decide(Snapshot(nodes, grants), queue, TENANTS, "fifo", START)}
 
 
 def test_two_gangs_that_fit_one_at_a_time_one_runs_one_waits():
@@ -35,7 +35,7 @@ def test_two_gangs_that_fit_one_at_a_time_one_runs_one_waits():
 
 def test_priority_then_arrival_then_name():
     queue = [gang("j3", 8, 1, at=2), gang("j2", 8, 1, at=1), gang("j1", 8, 1, at=1), gang("j4", 8, 1, priority=1, at=9)]
-    decisions = decide(Snapshot(NODES), queue, TENANTS, "simple", START)
+    decisions = decide(Snapshot(NODES), queue, TENANTS, "fifo", START)
     assert [one.job_id for one in decisions] == ["j4", "j1", "j2", "j3"]
     assert [getattr(one, "position", 0) for one in decisions] == [0, 1, 2, 3]
 
@@ -96,7 +96,7 @@ def test_a_head_that_takes_any_type_holds_up_all_behind_it():
 def test_a_head_that_waits_for_a_limit_of_the_whole_tenant_holds_up_all_behind_it():
     tenants = limits(Limits("a", {"V100": 8, "K80": 4}, cpu_quota_millis=8000))
     queue = [gang("wide", 1, 1, cpus=8, at=1), gang("k", gpu_type="K80", cpus=1, at=2)]
-    _, wait = decide(Snapshot(NODES, (grant("x", ["n1"], cpus=2),)), queue, tenants, "simple", START)
+    _, wait = decide(Snapshot(NODES, (grant("x", ["n1"], cpus=2),)), queue, tenants, "fifo", START)
     assert isinstance(wait, Wait)
     assert (wait.job_id, wait.cause) == ("k", WaitCause.ORDER)
 
