@@ -164,6 +164,16 @@ class AirflowApi:
         }
         self._clear(dag_id, run_id, f"/api/v2/dags/{_part(dag_id)}/clearTaskInstances", body)
 
+    def has_dag(self, dag_id: str) -> bool:
+        """Whether Airflow knows a DAG and it is not paused."""
+        found = self._found("GET", f"/api/v2/dags/{_part(dag_id)}")
+        return found is not None and not found.get("is_paused")
+
+    def import_errors(self) -> str:
+        """What Airflow could not import, in short; empty when it could all."""
+        found = self._found("GET", "/api/v2/importErrors") or {}
+        return "; ".join(f"{one['filename']}: {one['stack_trace'][-400:]}" for one in found.get("import_errors", []))
+
     def run_url(self, dag_id: str, run_id: str) -> str:
         """The run's page, for people."""
         return f"{self.url}/dags/{_part(dag_id)}/runs/{_part(run_id)}"

@@ -21,7 +21,7 @@ from ffdl_ops.core.errors import UserError
 from ffdl_ops.local.services import airflow
 from ffdl_ops.local.services.environment import airflow_environment, base_environment
 from ffdl_ops.local.services.postgres import Postgres
-from ffdl_ops.local.services.process import Process, check_port_free
+from ffdl_ops.local.services.process import Process, ServiceFailed, check_port_free
 from ffdl_ops.local.services.secrets import load_secrets, write_private
 
 __all__ = ["Stack", "Status"]
@@ -221,10 +221,36 @@ class Stack:
                 stopped.append("postgres")
             return stopped
 
+    def stop(self, services: list[str]) -> None:
+        """Stop the services that :meth:`up` said it had started, and nothing else."""
+        with self._alone():
+            self._stop([name for name in services if name in self.names])
+            if "postgres" in services:
+                self.postgres.stop()
+
     def _stop(self, names: list[str]) -> list[str]:
         with ThreadPoolExecutor(8) as pool:
             results = list(pool.map(lambda name: (name, self.process(name).stop()), reversed(names)))
         return [name for name, lived in results if lived]
+
+    # -- what people need --------------------------------------------------------------------------------------------
+    def passwords(self) -> dict[str, str]:
+        """Airflow's users and their passwords."""
+        return dict(load_secrets(self.home, self.settings.tenants)["users"])
+
+    def wait_for_dag(self, dag_id: str, *, within_s: float = 120.0) -> None:
+        """Wait until Airflow has read a DAG.
+
+        :raises ServiceFailed: when it has not in time; import errors are in the message.
+        """
+        from ffdl_ops.adapters.airflow_api import AirflowApi
+
+        api = AirflowApi.from_settings(Settings.load())
+        deadline = time.monotonic() + within_s
+        while not api.has_dag(dag_id):
+            if time.monotonic() > deadline:
+                raise ServiceFailed(f"Airflow has not read {dag_id} after {within_s:.0f} s. {api.import_errors()}")
+            time.sleep(0.5)
 
     # -- helpers -------------------------------------------------------------------------------------------------
     def _step(self, what: str, do: Callable[[], None]) -> None:
