@@ -73,9 +73,9 @@ class AirflowApi:
         self._connections: PoolManager | None = None
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> AirflowApi:
+    def from_settings(cls, settings: Settings, *, budget_s: float = 30.0) -> AirflowApi:
         """The installation's Airflow, as the account that its settings name."""
-        return cls(settings.airflow_url, *settings.airflow_login)
+        return cls(settings.airflow_url, *settings.airflow_login, budget_s=budget_s)
 
     def health(self) -> dict[str, str]:
         """The status ("healthy", "unhealthy", …) of each component, by name; needs no account."""

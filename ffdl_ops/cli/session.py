@@ -23,6 +23,8 @@ __all__ = ["Session"]
 
 _ALL = 100_000
 _SHOWN = 5
+# A person waits for the answer.
+_PATIENCE_S = 10.0
 
 
 class Session:
@@ -47,7 +49,7 @@ class Session:
         """Airflow's REST API."""
         from ffdl_ops.adapters.airflow_api import AirflowApi
 
-        return AirflowApi.from_settings(self.settings)
+        return AirflowApi.from_settings(self.settings, budget_s=_PATIENCE_S)
 
     @functools.cached_property
     def tracker(self) -> Tracker:
