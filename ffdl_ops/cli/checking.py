@@ -23,7 +23,9 @@ def tenant_problems(manifest: Manifest, tenant: Tenant, platform: PlatformConfig
     The nodes, the credentials and the data themselves are checked when the job is planned.
     """
     from ffdl_ops.core.tenancy.checks import ClusterShape, NodeSize, check_job
+    from ffdl_ops.core.tenancy.defaults import with_defaults
 
+    manifest = with_defaults(manifest, tenant, platform)
     # Without GPUs and on a node that takes everything, what is left to judge is the tenant's.
     boundless = ClusterShape({}, {"": NodeSize(gpus=0, cpu_millis=_PLENTY, memory_bytes=_PLENTY)})
     without_gpus = manifest.model_copy(update={"gpus": 0})

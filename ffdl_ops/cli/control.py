@@ -80,7 +80,7 @@ def resume(session: Session, job: str, follow: bool, timeout: float | None, as_j
 
 def halt_job(session: Session, job: JobRecord) -> None:
     """Ask for a job's halt. The ledger first: whatever runs of the job then knows that a person wants it to end."""
-    session.ledger.request_halt(job.job_id, session.user(), session.now())
+    session.ledger.request_halt(job.job_id, session.user, session.now())
     session.airflow.mark_run_failed(job.dag_id, job.run_id)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ffdl_ops.core.errors import FfdlError, PermanentError, TemporaryError, UserError
+from ffdl_ops.core.errors import FfdlError, TemporaryError, UserError
 
 __all__ = ["Exit", "Refusal", "TookTooLong", "exit_of", "exit_of_state"]
 
@@ -60,6 +60,6 @@ def exit_of(error: FfdlError) -> Exit:
         return Exit.TIME_OUT
     if isinstance(error, TemporaryError):
         return Exit.UNREACHABLE
-    if isinstance(error, (Problems, Refusal, PermanentError)):
-        return Exit.REFUSED
-    return Exit.USAGE
+    if isinstance(error, UserError) and not isinstance(error, (Problems, Refusal)):
+        return Exit.USAGE
+    return Exit.REFUSED

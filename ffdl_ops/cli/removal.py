@@ -40,7 +40,7 @@ def remove_job(session: Session, job: JobRecord) -> dict[str, Any]:
         )
     objects = _remove_objects(session, job)
     run = _remove_run(session, job)
-    mark = {"at": session.now().isoformat(), "by": session.user(), "resume_count": job.resume_count}
+    mark = {"at": session.now().isoformat(), "by": session.user, "resume_count": job.resume_count}
     session.ledger.save_cursor(job.job_id, _MARK, mark, 0)
     return {"objects": objects, "mlflow_run": run}
 

@@ -84,6 +84,7 @@ class Session:
         """The present moment, aware, in UTC."""
         return datetime.now(UTC)
 
+    @functools.cached_property
     def user(self) -> str:
         """Who calls: FFDL_USER, or the user of this machine."""
         named = os.environ.get("FFDL_USER")

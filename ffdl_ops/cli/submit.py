@@ -135,7 +135,7 @@ def trigger(session: Session, tenant: Tenant, manifest: Manifest) -> Followed:
     dag = dag_id(tenant.name)
     run_id = f"cli-{session.now():%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     text = yaml.safe_dump(manifest.to_dict(), sort_keys=False, allow_unicode=True)
-    session.airflow.trigger(dag, run_id, {"manifest": text, "submitted_by": session.user()})
+    session.airflow.trigger(dag, run_id, {"manifest": text, "submitted_by": session.user})
     return Followed(dag, run_id, job_id(dag, run_id))
 
 

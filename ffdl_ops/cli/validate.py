@@ -39,7 +39,10 @@ def validate(session: Session, as_json: bool, **flags: Any) -> int:
         shown = manifest.redacted().to_dict()
         emit_json({"valid": True, "tenant": tenant.name, "problems": [], "manifest": shown})
     else:
-        say(f"{one_line(manifest.name)} is valid for tenant {tenant.name}: {_size(manifest)}.")
+        from ffdl_ops.core.tenancy.defaults import with_defaults
+
+        size = _size(with_defaults(manifest, tenant, session.settings.platform))
+        say(f"{one_line(manifest.name)} is valid for tenant {tenant.name}: {size}.")
         if manifest.has_inline_credentials:
             say("It holds credentials: `ffdl submit` stores them as a secret; don't paste it into Airflow's form.")
     return Exit.OK

@@ -236,6 +236,7 @@ class FakeSession(Session):
             "ledger": self.fake_ledger,
             "airflow": self.fake_airflow,
             "tracker": self.fake_tracker,
+            "user": "ann",
         }
 
     def store(self, tenant: str) -> Any:
@@ -243,9 +244,6 @@ class FakeSession(Session):
 
     def now(self) -> datetime:
         return later(120)
-
-    def user(self) -> str:
-        return "ann"
 
 
 class Cli:

@@ -30,7 +30,7 @@ def failing(cli: Any, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> 
     ("error", "code"),
     [
         (UserError("no such thing"), 2),
-        (FfdlError("something"), 2),
+        (FfdlError("a service did not start"), 3),
         (ManifestErrors([Problem("gpus", "-1", "must not be negative")]), 3),
         (Refused("it contradicts"), 3),
         (TrackingRefused("no", code="INVALID_PARAMETER_VALUE"), 3),

@@ -62,6 +62,15 @@ def test_the_tenants_limits_are_checked_too(cli: Any, manifest: Path, flags: lis
     assert [word for word in words if word not in said] == []
 
 
+def test_what_the_manifest_leaves_out_is_judged_by_the_tenants_defaults(cli: Any, manifest: Path) -> None:
+    from ffdl_ops.core.tenancy.tenants import Tenants
+
+    low = {"tenants": [{"name": "vision", "priority": {"default": 5, "max": 10}}]}
+    cli.session.settings.tenants = Tenants.load(low)
+    cli.ok("validate", str(manifest))
+    assert "priority" in cli.refused(3, "validate", str(manifest), "--priority", "11")
+
+
 def test_a_gang_of_exactly_the_quota_is_valid(cli: Any, manifest: Path) -> None:
     cli.ok("validate", str(manifest), "--tenant", "vision", "--gpus", "1", "--learners", "4")
 
