@@ -1,129 +1,126 @@
-"""The user's program as a child of ours: its own process group, its output by line, its end in every way it may come."""
+"""The user's program from its start to its end: its output by line, the stop that it is asked for, and what came of it."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
-import resource
+import select
 import signal
-import subprocess
-import threading
 import time
 
-from ffdl_ops.pod.learner.environment import program_environment
-from ffdl_ops.pod.learner.progress import Progress
+from ffdl_ops.pod.learner.environment import Learner, Peer, program_environment
+from ffdl_ops.pod.learner.keeper import Ending, Keeper
+from ffdl_ops.pod.learner.lines import LineSplitter
+from ffdl_ops.pod.learner.logs import Log
+from ffdl_ops.pod.learner.report import End
+from ffdl_ops.pod.learner.watch import Watch
 
 __all__ = ["Launch"]
 
+STOPPED = 143
+
 _MARGIN_S = 5.0
-_FLUSH_S = 1.0
-_PR_SET_PDEATHSIG = 1
+_LOOK_S = 0.25
+_DRAIN_S = 5.0
+_CHUNK = 256 * 1024
 
 
 class Launch:
     """One run of the user's program."""
 
-    def __init__(self, learner, output):  # type: ignore[no-untyped-def]
+    def __init__(self, learner: Learner, log: Log) -> None:
         self._learner = learner
-        self._output = output
-        self._child = None  # type: subprocess.Popen[bytes] | None
+        self._log = log
+        self._lines = LineSplitter()
         self.asked_to_stop = False
+        self._kill_at: float | None = None
         self._killed = False
 
-    def take_signals(self):  # type: () -> None
-        """Pass SIGTERM and SIGINT on to the program instead of ending."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+    def take_signals(self) -> None:
+        """From now on SIGTERM and SIGINT ask to stop, instead of ending this process."""
+        self._wake, waker = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(waker, False)
+        signal.set_wakeup_fd(waker)
+        signal.signal(signal.SIGTERM, self._ask_to_stop)
+        signal.signal(signal.SIGINT, self._ask_to_stop)
 
-    def run(self, peers):  # type: ignore[no-untyped-def]
-        """Run the program to its end; returns the facts of the exit report."""
-        started = time.monotonic()
-        env = program_environment(self._learner, peers)
-        self._child = subprocess.Popen(
-            ["/bin/sh", "-c", self._learner.command],
-            cwd=self._learner.code_dir,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            preexec_fn=_own_group_and_end_with_us,
-        )
-        if self.asked_to_stop:
-            self._stop()
-        progress = Progress(self._learner, self._output)
-        progress.start()
-        reader = threading.Thread(target=self._read, daemon=True)
-        reader.start()
-        code = self._child.wait()
-        self._end_group(signal.SIGKILL)
-        reader.join(timeout=5.0)
-        progress.stop()
-        return self._facts(code, time.monotonic() - started, progress.step)
+    def run(self, peers: list[Peer]) -> End:
+        """Run the program to its end. Raises `OSError` when no process can be made."""
+        started = time.time()
+        keeper = Keeper(self._learner.command, self._learner.code_dir, program_environment(self._learner, peers))
+        self._log.start()
+        watch = Watch(self._learner, self._log, keeper.pid)
+        watch.start()
+        ending = self._attend(keeper)
+        watch.stop()
+        return self._end(ending, started, watch)
 
-    def _facts(self, code, seconds, step):  # type: ignore[no-untyped-def]
-        number = -code if code < 0 else (code - 128 if code > 128 else None)
-        exit_code = 128 - code if code < 0 else code
-        if self.asked_to_stop and code != 0:
-            exit_code = 143
-        elif self.asked_to_stop:
-            # It saved and left as it was told; that is no success of the training.
-            exit_code = 143
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return {
-            "exit_code": exit_code,
-            "program_exit_code": code,
-            "signal": number,
-            "duration_s": round(seconds, 3),
-            "peak_rss_bytes": usage.ru_maxrss * 1024,
-            "step": step,
-            "terminated_by_platform": self.asked_to_stop,
-            "killed_after_grace": self._killed,
-        }
-
-    def _read(self):  # type: () -> None
-        """Pass the program's output on, line by line; a line without an end is passed on after a moment."""
-        rest = b""
-        stream = self._child.stdout  # type: ignore[union-attr]
+    def _attend(self, keeper: Keeper) -> Ending:
+        """Pass output and stop on until the program has ended."""
+        sources = [self._wake, keeper.output, keeper.ending]
         while True:
-            chunk = os.read(stream.fileno(), 65536)  # type: ignore[union-attr]
-            if not chunk:
-                break
-            rest += chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            *lines, rest = rest.split(b"\n")
-            for line in lines:
-                self._output.line(line.decode("utf-8", "replace"))
-            if len(rest) > 1 << 16:
-                self._output.line(rest.decode("utf-8", "replace"))
-                rest = b""
-        if rest:
-            self._output.line(rest.decode("utf-8", "replace"))
+            ready, _, _ = select.select(sources, [], [], self._patience())
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+            self._pass_stop_on(keeper)
+            if keeper.output in ready and not self._pass_output_on(keeper):
+                sources.remove(keeper.output)
+            self._log.lines(self._lines.due(time.monotonic()))
+            if keeper.ending in ready:
+                ending = keeper.result()
+                self._drain(keeper)
+                return ending
 
-    def _on_signal(self, number, frame):  # type: ignore[no-untyped-def]
-        if not self.asked_to_stop:
-            self.asked_to_stop = True
-            self._stop()
+    def _patience(self) -> float | None:
+        """Seconds until there may be something to do without an event."""
+        return _LOOK_S if self._lines.waits or self._kill_at is not None else None
 
-    def _stop(self):  # type: () -> None
-        """Ask the program to save and stop; kill it shortly before our own grace ends."""
-        if self._child is None:
+    def _ask_to_stop(self, number: int, frame: object) -> None:
+        self.asked_to_stop = True
+
+    def _pass_stop_on(self, keeper: Keeper) -> None:
+        """Ask the program to save and stop, and kill it a little before the pod's own grace is over."""
+        if not self.asked_to_stop or self._killed:
             return
-        self._end_group(signal.SIGTERM)
-        timer = threading.Timer(max(1.0, self._learner.grace_s - _MARGIN_S), self._kill)
-        timer.daemon = True
-        timer.start()
+        now = time.monotonic()
+        if self._kill_at is None:
+            patience = max(self._learner.grace_s - _MARGIN_S, self._learner.grace_s / 2)
+            self._kill_at = now + patience
+            keeper.stop()
+            self._log.say(f"asked to stop; the program has {patience:g} s to save and end")
+        elif now >= self._kill_at:
+            self._killed = True
+            keeper.kill()
+            self._log.say("the program did not end in time and is killed")
 
-    def _kill(self):  # type: () -> None
-        self._killed = True
-        self._end_group(signal.SIGKILL)
+    def _pass_output_on(self, keeper: Keeper) -> bool:
+        """Pass on what there is; whether more may come."""
+        data = os.read(keeper.output, _CHUNK)
+        if not data:
+            return False
+        self._log.lines(self._lines.feed(data, time.monotonic()))
+        return True
 
-    def _end_group(self, number):  # type: (int) -> None
-        with contextlib.suppress(OSError):
-            os.killpg(self._child.pid, number)  # type: ignore[union-attr]
+    def _drain(self, keeper: Keeper) -> None:
+        """Pass on what the program had written last; it has ended, so that the end of its output is near."""
+        deadline = time.monotonic() + _DRAIN_S
+        while select.select([keeper.output], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not self._pass_output_on(keeper):
+                break
+        self._log.lines(self._lines.close())
 
-
-def _own_group_and_end_with_us():  # type: () -> None
-    """A group of its own, to be signalled whole; and the kernel ends the program if we are killed."""
-    os.setpgid(0, 0)
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    def _end(self, ending: Ending, started: float, watch: Watch) -> End:
+        if os.WIFSIGNALED(ending.status):
+            program_code = 128 + os.WTERMSIG(ending.status)
+        else:
+            program_code = os.WEXITSTATUS(ending.status)
+        return End(
+            exit_code=STOPPED if ending.stopped else program_code,
+            program_exit_code=program_code,
+            started=started,
+            terminated_by_platform=ending.stopped,
+            killed_after_grace=self._killed,
+            peak_rss_bytes=max(watch.peak_bytes, ending.peak_bytes),
+            oom_kills=watch.oom_kills(),
+            step=watch.step,
+        )
