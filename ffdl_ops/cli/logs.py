@@ -18,7 +18,7 @@ from ffdl_ops.cli.output import clean, one_line, plain, say
 from ffdl_ops.cli.places import bucket_of, logs_prefix
 from ffdl_ops.cli.session import Session
 from ffdl_ops.core.errors import TemporaryError
-from ffdl_ops.core.jobs.states import TERMINAL
+from ffdl_ops.core.jobs.states import TERMINAL, JobState
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
@@ -28,6 +28,8 @@ __all__ = ["commands"]
 
 _POLL_S = 1.0
 _OUTAGE_S = 120.0
+# Before, there is nobody whose output could be followed.
+_PRINTING = TERMINAL | {JobState.PROCESSING, JobState.STORING}
 
 
 @click.command()
@@ -90,7 +92,7 @@ def _follow(session: Session, job: JobRecord, learner: int | None, show: Callabl
             if current.state != state and not shown:
                 say(f"{job.job_id} is {current.state}.", err=True)
             state = current.state
-            lines = stream_job_logs(session.settings, current, learner)
+            lines = stream_job_logs(session.settings, current, learner) if current.state in _PRINTING else iter(())
             shown += _show((line for line in lines if seen.is_new(line)), show)
             if current.state in TERMINAL:
                 rest = _stored(session, current, learner, None)
@@ -117,7 +119,7 @@ def _living(session: Session, job: JobRecord, learner: int | None) -> Iterator[s
             view = pod_view(pod)
             if learner is None or view.rank == learner - 1:
                 files.append(Path(folder) / view.name)
-                files[-1].write_text(cluster.pod_log(where, view.name), errors="surrogateescape")
+                files[-1].write_text(cluster.pod_log(where, view.name), encoding="utf-8")
         yield from merged(files)
 
 

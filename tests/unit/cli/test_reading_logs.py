@@ -93,6 +93,20 @@ def test_following_shows_each_line_once_over_restarts_broken_streams_and_the_end
     assert shown == ["first", "second", "third", "killed", "again", "last"]
 
 
+def test_a_job_that_waits_is_not_looked_for_on_the_cluster(cli: Any, job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.ledger.script[ID] = [job(ID, state=JobState.QUEUED)] * 3 + [job(ID, state=JobState.PROCESSING), job(ID)]
+    asked: list[str] = []
+
+    def stream(settings: Any, record: Any, learner: int | None = None) -> Iterator[str]:
+        asked.append(record.state)
+        return iter([])
+
+    monkeypatch.setattr("ffdl_ops.adapters.cluster.logs.stream_job_logs", stream)
+    result = cli.ok("logs", "-f", ID)
+    assert asked == ["PROCESSING", "COMPLETED"]
+    assert "is QUEUED" in result.stderr
+
+
 def test_following_waits_out_a_short_outage_of_the_cluster(cli: Any, job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from ffdl_ops.adapters.cluster.client import ClusterUnreachable
 
