@@ -107,7 +107,7 @@ def _one_job(stack: Stack, example: str, learners: int, tenant: str) -> int:
     say(f"Data: s3://{data}")
     target, run_id = dag_id(tenant), f"run-{uuid.uuid4().hex[:8]}"
     stack.wait_for_dag(target)
-    form: dict[str, Any] = {"example": example, "learners": learners, "submitted_by": session.user()}
+    form: dict[str, Any] = {"example": example, "learners": learners, "submitted_by": session.user}
     session.airflow.trigger(target, run_id, form)
     say(f"Triggered {target}: {session.airflow.run_url(target, run_id)}\n")
     job = follow(session, Followed(target, run_id, job_id(target, run_id)))
