@@ -68,6 +68,8 @@ class Cluster:
         else:
             config.load_incluster_config(client_configuration=configuration)
         configuration.retries = False
+        # What a server leaves out of an answer is no reason to refuse the rest of it.
+        configuration.client_side_validation = False
         return client.ApiClient(configuration)
 
     @functools.cached_property

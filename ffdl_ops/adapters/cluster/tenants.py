@@ -6,6 +6,7 @@ Applied as often as wanted: what is there is replaced by what the configuration 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.client import Cluster
@@ -50,13 +51,16 @@ def _apply(cluster: Cluster, tenant: Tenant, store: StoreConfig) -> None:
         "app.kubernetes.io/managed-by": "ffdl-ops",
         "ffdl.dev/tenant": tenant.name,
     }
-    meta = lambda name: client.V1ObjectMeta(name=name, namespace=namespace, labels=labels)  # noqa: E731
+
+    def meta(name: str) -> client.V1ObjectMeta:
+        return client.V1ObjectMeta(name=name, namespace=namespace, labels=labels)
+
     core = cluster.core
     _put(
         cluster,
         f"namespace {namespace}",
-        lambda body: core.create_namespace(body),
-        lambda body: core.patch_namespace(namespace, body),
+        core.create_namespace,
+        partial(core.patch_namespace, namespace),
         client.V1Namespace(
             metadata=client.V1ObjectMeta(
                 name=namespace,
@@ -68,16 +72,16 @@ def _apply(cluster: Cluster, tenant: Tenant, store: StoreConfig) -> None:
     _put(
         cluster,
         f"quota of {namespace}",
-        lambda body: core.create_namespaced_resource_quota(namespace, body),
-        lambda body: core.replace_namespaced_resource_quota("ffdl", namespace, body),
+        partial(core.create_namespaced_resource_quota, namespace),
+        partial(core.replace_namespaced_resource_quota, "ffdl", namespace),
         client.V1ResourceQuota(metadata=meta("ffdl"), spec=client.V1ResourceQuotaSpec(hard=hard)),
     )
     networking = client.NetworkingV1Api(cluster.api)
     _put(
         cluster,
         f"network policy of {namespace}",
-        lambda body: networking.create_namespaced_network_policy(namespace, body),
-        lambda body: networking.replace_namespaced_network_policy("ffdl-default-deny", namespace, body),
+        partial(networking.create_namespaced_network_policy, namespace),
+        partial(networking.replace_namespaced_network_policy, "ffdl-default-deny", namespace),
         client.V1NetworkPolicy(
             metadata=meta("ffdl-default-deny"),
             spec=client.V1NetworkPolicySpec(
