@@ -1,12 +1,14 @@
 """Where this installation's configuration and services are.
 
 Configuration is files (`platform.yaml`, `tenants.yaml`), addresses and credentials come from the environment or from
-`endpoints.json`, which the embedded platform writes for its owner alone; the environment wins. Cheap to load: Airflow
-loads it whenever it parses a DAG file.
+`endpoints.json`, which the embedded platform writes for its owner alone. The environment wins, with one exception:
+`KUBECONFIG` and `MLFLOW_TRACKING_URI`, which people set for other programs too, count only where no embedded platform
+is; its own are never mixed up with a real cluster of theirs. Cheap to load: Airflow loads it whenever it parses a DAG file.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -30,12 +32,17 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 
 def home_dir() -> Path:
     """Where the embedded platform keeps its state (`FFDL_HOME`, else `.ffdl` in the repository)."""
-    return Path(os.environ.get("FFDL_HOME") or _REPOSITORY / ".ffdl").resolve()
+    return Path(os.environ.get("FFDL_HOME") or _base() / ".ffdl").resolve()
 
 
 def config_dir() -> Path:
     """Where the configuration is (`FFDL_CONFIG_DIR`, else `config` in the repository)."""
-    return Path(os.environ.get("FFDL_CONFIG_DIR") or _REPOSITORY / "config").resolve()
+    return Path(os.environ.get("FFDL_CONFIG_DIR") or _base() / "config").resolve()
+
+
+def _base() -> Path:
+    """The repository; where the package is installed without it, the working directory."""
+    return _REPOSITORY if (_REPOSITORY / "config" / "platform.yaml").exists() else Path.cwd()
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,14 @@ class Settings:
     endpoints: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def load(cls) -> Settings:
+    def load(cls, home: Path | None = None, config: Path | None = None) -> Settings:
         """The settings as they are now.
 
+        :param home: the embedded platform's state; by default :func:`home_dir`.
+        :param config: the configuration's folder; by default :func:`config_dir`.
         :raises ConfigErrors: when a configuration file is wrong, with every problem.
         """
-        home, config = home_dir(), config_dir()
+        home, config = home or home_dir(), config or config_dir()
         return cls(
             home=home,
             config=config,
@@ -65,6 +74,10 @@ class Settings:
             tenants=_tenants(*_stamp(config / "tenants.yaml")),
             endpoints=_endpoints(*_stamp(home / "endpoints.json")),
         )
+
+    def with_endpoints(self, endpoints: Mapping[str, Any]) -> Settings:
+        """The same installation with other endpoints."""
+        return dataclasses.replace(self, endpoints=endpoints)
 
     @property
     def ledger_url(self) -> str:
@@ -74,7 +87,8 @@ class Settings:
     @property
     def mlflow_uri(self) -> str:
         """The MLflow server, as programs reach it."""
-        return self._address("MLFLOW_TRACKING_URI", "mlflow", "url")
+        known = self.endpoints.get("mlflow", {}).get("url")
+        return str(known) if known else self._address("MLFLOW_TRACKING_URI")
 
     @property
     def mlflow_url(self) -> str:
@@ -97,9 +111,7 @@ class Settings:
     @property
     def kubeconfig(self) -> str | None:
         """The kubeconfig file; ``None`` inside a cluster, where the pod's own account is used."""
-        if os.environ.get("KUBECONFIG"):
-            return os.environ["KUBECONFIG"]
-        known = self.endpoints.get("kubeconfig")
+        known = self.endpoints.get("kubeconfig") or os.environ.get("KUBECONFIG")
         return str(known) if known else None
 
     def store_config(self, tenant: str) -> StoreConfig:

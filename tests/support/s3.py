@@ -1,21 +1,25 @@
-"""A real S3 server for tests: `rclone serve s3` on a free port, its data below a directory of the test."""
+"""Stores for tests: a real S3 server (`rclone serve s3` on a free port, its data below a directory of the test), and a
+store in memory."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 from ffdl_ops.adapters.storage.config import StoreConfig
-from ffdl_ops.adapters.storage.store import ObjectStore
+from ffdl_ops.adapters.storage.errors import DataMissing
+from ffdl_ops.adapters.storage.store import ObjectInfo, ObjectStore
 
-__all__ = ["S3Server", "running_s3"]
+__all__ = ["MemoryStore", "S3Server", "running_s3"]
 
 ACCESS_KEY = "TESTACCESSKEY0123"
 SECRET_KEY = "test-secret-key-0123456789"
@@ -110,3 +114,40 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+class MemoryStore(ObjectStore):
+    """A store in this process's memory, for tests of what is stored and in which order."""
+
+    def __init__(self) -> None:
+        super().__init__(StoreConfig("http://memory.invalid", ACCESS_KEY, SECRET_KEY))
+        self.objects: dict[str, bytes] = {}
+        self.written: list[str] = []
+        self.failing: Callable[[str], Exception | None] = lambda key: None
+
+    def list(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
+        for key in sorted(self.objects):
+            if key.startswith(prefix):
+                yield ObjectInfo(key, len(self.objects[key]), hashlib.md5(self.objects[key]).hexdigest())
+
+    def size(self, bucket: str, key: str) -> int | None:
+        return len(self.objects[key]) if key in self.objects else None
+
+    def get_bytes(self, bucket: str, key: str) -> bytes:
+        if key not in self.objects:
+            raise DataMissing(f"s3://{bucket}/{key}: not there")
+        return self.objects[key]
+
+    def put_bytes(self, bucket: str, key: str, content: bytes, content_type: str = "") -> None:
+        error = self.failing(key)
+        if error is not None:
+            raise error
+        self.objects[key] = content
+        self.written.append(key)
+
+    def put_stream(self, bucket: str, key: str, source: IO[bytes], size: int) -> int:
+        self.put_bytes(bucket, key, source.read())
+        return size
+
+    def delete_many(self, bucket: str, keys: Iterable[str]) -> int:
+        return sum(self.objects.pop(key, None) is not None for key in tuple(keys))

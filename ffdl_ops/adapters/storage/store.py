@@ -52,28 +52,10 @@ class ObjectStore:
     def __init__(self, config: StoreConfig) -> None:
         self.config = config
 
-    @functools.cached_property
+    @property
     def client(self) -> S3Client:
-        """The boto3 client, made when the first call needs it (importing boto3 takes a third of a second)."""
-        import boto3
-        from botocore.config import Config
-
-        settings = Config(
-            connect_timeout=5,
-            read_timeout=60,
-            retries={"max_attempts": 3, "mode": "standard"},
-            max_pool_connections=32,
-            s3={"addressing_style": "path"} if self.config.endpoint_url else None,
-            # Not every S3 server takes the newer SDKs' trailing checksums.
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-        )
-        session = boto3.session.Session(
-            aws_access_key_id=self.config.access_key,
-            aws_secret_access_key=self.config.secret_key,
-            region_name=self.config.region,
-        )
-        return session.client("s3", endpoint_url=self.config.endpoint_url, config=settings)
+        """The boto3 client, made when a process first needs one for this account (importing boto3 takes a third of a second)."""
+        return _client(self.config, os.getpid())
 
     def check_bucket(self, bucket: str) -> None:
         """Make sure that the bucket is there and that these credentials may list it."""
@@ -86,7 +68,8 @@ class ObjectStore:
             for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
                 for item in page.get("Contents", ()):
                     etag = item.get("ETag", "").strip('"')
-                    yield ObjectInfo(item["Key"], item["Size"], etag, item.get("LastModified"))
+                    modified = item.get("LastModified")
+                    yield ObjectInfo(item["Key"], item["Size"], etag, datetime.fromisoformat(str(modified)) if modified else None)
 
     def exists(self, bucket: str, key: str) -> bool:
         """Whether there is an object of this key."""
@@ -188,6 +171,35 @@ class ObjectStore:
 
     def _errors(self, what: str) -> _Translated:
         return _Translated(self.config, what)
+
+
+@functools.lru_cache(maxsize=16)
+def _client(config: StoreConfig, pid: int) -> S3Client:
+    """The client of one account in one process: clients are safe for threads, and not across a fork."""
+    import boto3
+    import botocore.session
+    from botocore.config import Config
+
+    settings = Config(
+        connect_timeout=5,
+        read_timeout=60,
+        retries={"max_attempts": 3, "mode": "standard"},
+        max_pool_connections=32,
+        s3={"addressing_style": "path"} if config.endpoint_url else None,
+        # Not every S3 server takes the newer SDKs' trailing checksums.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    core = botocore.session.Session()
+    # Parsing time stamps is most of what a long listing costs; they stay text, and `list` reads the few forms that S3 uses.
+    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
+    session = boto3.session.Session(
+        aws_access_key_id=config.access_key,
+        aws_secret_access_key=config.secret_key,
+        region_name=config.region,
+        botocore_session=core,
+    )
+    return session.client("s3", endpoint_url=config.endpoint_url, config=settings)
 
 
 class _Translated:

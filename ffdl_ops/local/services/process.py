@@ -1,48 +1,42 @@
-"""A service as a process of ours: started in a session of its own, known by pid and start time, stopped with its children.
+"""A service as a process of ours: in a session of its own, known by pid and birth mark, stopped with its children.
 
-The pid alone is never trusted: after a reboot, or a long time, it may be a stranger's.
+What is running is read from `FFDL_HOME/run/<service>.json`, so any later call (of another `ffdl`, after a crash of the
+first) finds, reuses and stops it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from ffdl_ops.core.errors import FfdlError, UserError
+from ffdl_ops.local.services.errors import ServiceFailed
+from ffdl_ops.local.services.identity import birth_mark, members_of_session
 
-__all__ = ["Process", "ServiceFailed", "check_port_free"]
+__all__ = ["HOME_MARK", "Process", "fingerprint", "stop_all", "tail"]
 
-_STOP_S = 15.0
+HOME_MARK = "FFDL_SERVICE_HOME"
+"""Variable in every service's environment: whose service it is."""
+
+_POLL_S = 0.05
+_KILL_S = 5.0
+_TAIL_LINES = 15
 
 
-class ServiceFailed(FfdlError):
-    """A service that did not come up; the message ends with the tail of its log."""
-
-
-def check_port_free(port: int, service: str) -> None:
-    """Refuse a port that somebody else listens on.
-
-    :raises UserError: naming port, service and the setting to change.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise UserError(
-                f"Port {port}, which {service} needs, is taken by another program. Stop that program, or choose another "
-                f"port: `ports.{service}` in config/platform.yaml, or FFDL_PORT_{service.upper()} in the environment."
-            ) from None
+def fingerprint(command: Sequence[str], settings: Mapping[str, str]) -> str:
+    """A digest of what a service was started with; the platform restarts one that differs from the configuration."""
+    text = json.dumps([list(command), sorted(settings.items())])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -50,41 +44,59 @@ class Process:
     """One service's process.
 
     :param name: the service.
-    :param run_dir: where its pid is kept.
-    :param log: where its output goes.
+    :param home: FFDL_HOME.
     """
 
     name: str
-    run_dir: Path
-    log: Path
+    home: Path
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self.home / "logs" / f"{self.name}.log"
 
     @property
     def _record(self) -> Path:
-        return self.run_dir / f"{self.name}.json"
+        return self.home / "run" / f"{self.name}.json"
 
     def find(self) -> psutil.Process | None:
-        """The living process that we started, or ``None``."""
-        try:
-            record = json.loads(self._record.read_text())
-            process = psutil.Process(int(record["pid"]))
-            if abs(process.create_time() - float(record["started"])) < 1.0 and process.status() != psutil.STATUS_ZOMBIE:
-                return process
-        except (OSError, ValueError, KeyError, psutil.Error):
-            pass
+        """The living process that was started for this service, or ``None``."""
+        record = self.record()
+        with contextlib.suppress(KeyError, ValueError, TypeError, psutil.Error):
+            pid = int(record["pid"])
+            if record["mark"] == birth_mark(pid):
+                return psutil.Process(pid)
         return None
 
-    def start(self, command: Sequence[str], environment: Mapping[str, str], cwd: Path | None = None) -> None:
-        """Start the process unless it lives."""
-        if self.find() is not None:
-            return
-        self.run_dir.mkdir(parents=True, exist_ok=True)
+    def record(self) -> dict[str, Any]:
+        """What was kept of its start; empty when there is nothing."""
+        try:
+            record = json.loads(self._record.read_text())
+        except (OSError, ValueError):
+            return {}
+        return record if isinstance(record, dict) else {}
+
+    def runs_as(self, mark: str) -> bool:
+        """Whether it lives and was started with what the fingerprint stands for."""
+        return self.find() is not None and self.record().get("fingerprint") == mark
+
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str], mark: str, cwd: Path | None = None) -> None:
+        """Start the process.
+
+        :param mark: the fingerprint to keep with it.
+        """
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             child = subprocess.Popen(
-                list(command), env=dict(environment), cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
+                list(command), env={**environment, HOME_MARK: str(self.home)}, cwd=cwd or self.home,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        record = {"pid": child.pid, "started": psutil.Process(child.pid).create_time()}
+        self.adopt(child.pid, mark)
+
+    def adopt(self, pid: int, mark: str) -> None:
+        """Keep a process, which leads a session of its own, as this service's."""
+        self._record.parent.mkdir(parents=True, exist_ok=True)
+        record = {"pid": pid, "mark": birth_mark(pid), "fingerprint": mark, "since": time.time()}
         temporary = self._record.with_suffix(".tmp")
         temporary.write_text(json.dumps(record))
         temporary.replace(self._record)
@@ -92,50 +104,85 @@ class Process:
     def wait_ready(self, ready: Callable[[], bool], *, within_s: float) -> None:
         """Wait until the service answers.
 
-        :raises ServiceFailed: when it ends or does not answer in time.
+        :raises ServiceFailed: when it ends, or does not answer in time; with the end of its log.
         """
         deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
-            if self.find() is None:
-                raise ServiceFailed(f"{self.name} has ended while it started. The end of its log:\n{self.tail()}")
-            try:
+        while True:
+            with contextlib.suppress(OSError, ValueError, KeyError):
                 if ready():
                     return
-            except (OSError, ValueError, KeyError):
-                pass
-            time.sleep(0.1)
-        raise ServiceFailed(f"{self.name} does not answer after {within_s:.0f} s. The end of its log:\n{self.tail()}")
+            if self.find() is None:
+                raise ServiceFailed(f"{self.name} has ended while it started. The end of {self.log}:\n{tail(self.log)}")
+            if time.monotonic() > deadline:
+                raise ServiceFailed(
+                    f"{self.name} does not answer after {within_s:.0f} s. The end of {self.log}:\n{tail(self.log)}"
+                )
+            time.sleep(_POLL_S)
 
-    def tail(self, lines: int = 15) -> str:
-        """The end of its log."""
-        try:
-            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-        except OSError:
-            return "(it has no log)"
+    def family(self) -> list[psutil.Process]:
+        """The process with its children, also those whose parent has died; the leader first."""
+        leader = self.find()
+        pid = self.record().get("pid")
+        if leader is not None:
+            with contextlib.suppress(psutil.Error):
+                return [leader, *leader.children(recursive=True)]
+        if not isinstance(pid, int) or birth_mark(pid) is not None:  # never started, or the pid is a stranger's by now
+            return []
+        return members_of_session(pid, HOME_MARK, str(self.home))
 
-    def stop(self, *, within_s: float = _STOP_S) -> bool:
-        """Stop the process and all its children: asked first, then killed.
+    def listens_on(self, port: int) -> bool:
+        """Whether it, or a child of it, is who listens on a port."""
+        for member in self.family():
+            with contextlib.suppress(psutil.Error):
+                if any(one.laddr.port == port for one in member.net_connections("tcp") if one.status == "LISTEN"):
+                    return True
+        return False
 
-        :returns: whether it lived.
-        """
-        process = self.find()
-        if process is None:
-            self._record.unlink(missing_ok=True)
-            return False
-        family = [*process.children(recursive=True), process]
-        _signal(family, signal.SIGTERM)
-        _, living = psutil.wait_procs(family, timeout=within_s)
-        _signal(living, signal.SIGKILL)
-        psutil.wait_procs(living, timeout=5)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(process.pid, os.WNOHANG)
+    def forget(self) -> None:
+        """Drop the record of a service that has been stopped."""
         self._record.unlink(missing_ok=True)
-        return True
+
+
+def stop_all(processes: Sequence[Process], *, within_s: float) -> list[str]:
+    """Stop services with their children, all at once: each leader is asked, and what lives on after a while is killed.
+
+    :returns: the names of those that lived.
+    """
+    families = {process: process.family() for process in processes}
+    for members in families.values():
+        _signal(members[:1], signal.SIGTERM)
+    everyone = [member for members in families.values() for member in members]
+    _, living = psutil.wait_procs([members[0] for members in families.values() if members], timeout=within_s)
+    # Its leader gone, a child has no more to wait for.
+    rest = [member for member in everyone if _lives(member)]
+    rest += [child for process in processes for child in process.family() if child not in rest]
+    _signal(rest, signal.SIGKILL)
+    psutil.wait_procs(rest, timeout=_KILL_S)
+    for process, members in families.items():
+        for member in members[:1]:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(member.pid, os.WNOHANG)
+        process.forget()
+    return [process.name for process, members in families.items() if members]
+
+
+def tail(log: Path, lines: int = _TAIL_LINES) -> str:
+    """The end of a log."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return "(there is no log)"
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
-        try:
+        with contextlib.suppress(psutil.Error):
             process.send_signal(number)
-        except psutil.Error:
-            continue

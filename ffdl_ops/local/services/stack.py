@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import ssl
-import sys
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ffdl_ops.adapters.settings import Settings
-from ffdl_ops.core.errors import UserError
-from ffdl_ops.local.services import airflow
-from ffdl_ops.local.services.environment import airflow_environment, base_environment
+from ffdl_ops.core.errors import FfdlError, UserError
+from ffdl_ops.core.jobs.ids import dag_id
+from ffdl_ops.local.services.airflow import COMPONENTS, Airflow
+from ffdl_ops.local.services.endpoints import describe
+from ffdl_ops.local.services.environment import DAG_FOLDERS, airflow_environment
+from ffdl_ops.local.services.errors import ServiceFailed
+from ffdl_ops.local.services.minicluster import kubeconfig, minicluster_service, stop_pods
+from ffdl_ops.local.services.mlflow import mlflow_service, upgrade_tables
+from ffdl_ops.local.services.ports import check_port_free, service_ports
 from ffdl_ops.local.services.postgres import Postgres
-from ffdl_ops.local.services.process import Process, ServiceFailed, check_port_free
+from ffdl_ops.local.services.process import Process, stop_all
+from ffdl_ops.local.services.s3 import lay_out, s3_service
 from ffdl_ops.local.services.secrets import load_secrets, write_private
+from ffdl_ops.local.services.service import Service
+from ffdl_ops.local.services.status import Status, look
 
 __all__ = ["Stack", "Status"]
 
 Say = Callable[[str], None]
 
+_STOP_S = 10.0
+_DAGS_S = 120.0
+_POLL_S = 0.2
+
 
 @dataclass(frozen=True)
-class Status:
-    """One service's state, for people and programs."""
+class _Plan:
+    """What is to run, made from the configuration."""
 
-    service: str
-    state: str
-    pid: int | None
-    address: str
-    log: str
+    secrets: dict[str, Any]
+    endpoints: dict[str, Any]
+    services: dict[str, Service]
+    airflow: Airflow
 
 
 class Stack:
@@ -45,246 +53,201 @@ class Stack:
 
     :param settings: the installation.
     :param say: gets a line per step.
+    :param dag_folders: what Airflow reads its DAGs from.
     """
 
-    def __init__(self, settings: Settings, say: Say = lambda line: None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        say: Say = lambda line: None,
+        dag_folders: Sequence[Path] = DAG_FOLDERS,
+    ) -> None:
         self.settings = settings
         self.home = settings.home
         self.say = say
-        self.ports = {name: _port(settings, name) for name in ("airflow", "mlflow", "s3", "minicluster")}
+        self.ports = service_ports(settings.platform.ports)
         self.postgres = Postgres(self.home / "postgres")
-
-    # -- what there is -------------------------------------------------------------------------------------------
-    def process(self, name: str) -> Process:
-        """A service's process."""
-        return Process(name, self.home / "run", self.home / "logs" / f"{name}.log")
+        self._dag_folders = dag_folders
 
     @property
     def names(self) -> list[str]:
         """The services that are processes of ours, in the order in which they start."""
-        return ["s3", "mlflow", "minicluster", *(f"airflow-{part}" for part in airflow.COMPONENTS)]
+        return ["s3", "minicluster", "mlflow", *(f"airflow-{part}" for part in COMPONENTS)]
+
+    def process(self, name: str) -> Process:
+        """A service's process."""
+        return Process(name, self.home)
 
     def status(self) -> list[Status]:
-        """Every service's state."""
-        rows = [Status("postgres", "up" if self.postgres.running else "down", None, str(self.postgres.directory), "")]
-        for name in self.names:
-            living = self.process(name).find()
-            port = self.ports.get(name.removesuffix("-api-server"))
-            rows.append(
-                Status(
-                    name,
-                    "up" if living else "down",
-                    living.pid if living else None,
-                    f"http://127.0.0.1:{port}" if port else "",
-                    str(self.process(name).log),
-                )
-            )
-        return rows
+        """Every service's state now."""
+        return look(self.home, self.ports, self.postgres, self.names)
 
-    # -- up ------------------------------------------------------------------------------------------------------
+    def passwords(self) -> dict[str, str]:
+        """Airflow's users and their passwords, for the summary that people read."""
+        return dict(load_secrets(self.home, self.settings.tenants)["users"])
+
+    # -- up --------------------------------------------------------------------------------------------------------
     def up(self) -> list[str]:
-        """Start what does not run.
+        """Start what does not run, restart what runs with another configuration.
 
-        :returns: the services that this call started; when one fails, those are stopped again.
+        :returns: the services that were not there before; when one fails, those are stopped again.
+        :raises UserError: for a port that is taken, before anything is started.
+        :raises ServiceFailed: with the end of the log of the service that failed.
         """
-        self.home.mkdir(parents=True, exist_ok=True)
         with self._alone():
-            before = {name for name in self.names if self.process(name).find()}
-            for name, port in self.ports.items():
-                if not {name, f"{name}-api-server"} & before:
-                    check_port_free(port, name)
-            had_postgres = self.postgres.running
-            started: list[str] = []
+            plan = self._plan
+            before = self._living()
+            self._check_ports()
+            pool = ThreadPoolExecutor(8)
             try:
-                self._up()
-                started = [name for name in self.names if name not in before]
-                return started if had_postgres else ["postgres", *started]
+                self._start(plan, pool)
             except BaseException:
-                self._stop([name for name in self.names if name not in before])
-                if not had_postgres:
-                    self.postgres.stop()
+                new = [name for name in [*self.names, "airflow-start", "postgres"] if name not in before]
+                self._stop(new)  # those in the pool wait for services that will not come any more
+                pool.shutdown(cancel_futures=True)
+                self._stop(new)
                 raise
+            return [name for name in ["postgres", *self.names] if name not in before]
 
-    def _up(self) -> None:
-        secrets = load_secrets(self.home, self.settings.tenants)
-        self._step("PostgreSQL", self.postgres.start)
-        endpoints = self._endpoints(secrets)
-        write_private(self.home / "endpoints.json", json.dumps(endpoints, indent=1))
+    @cached_property
+    def _plan(self) -> _Plan:
+        tenants = self.settings.tenants
+        secrets = load_secrets(self.home, tenants)
+        endpoints = describe(self.home, self.ports, self.postgres, tenants, secrets)
         environment = airflow_environment(
-            self.settings, secrets, endpoints, self.postgres.url("airflow"), self.ports["airflow"]
+            self.settings, secrets, endpoints, self.postgres.url("airflow"), self.ports["airflow"], self._dag_folders
         )
-        with ThreadPoolExecutor(5) as pool:
-            jobs = [
-                pool.submit(self._step, "S3", lambda: self._start_s3(secrets)),
-                pool.submit(self._step, "minicluster", lambda: self._start_minicluster(secrets)),
-                pool.submit(self._step, "MLflow", self._start_mlflow),
-                pool.submit(self._step, "ledger", lambda: self._migrate(endpoints["ledger_url"])),
-                pool.submit(self._step, "Airflow's database", lambda: self._prepare_airflow(environment, secrets)),
-            ]
-            for job in jobs:
-                job.result()
-        self._step("tenants", self._apply_tenants)
-        self._step("Airflow", lambda: self._start_airflow(environment))
+        services = [
+            s3_service(self.home, self.ports["s3"]),
+            minicluster_service(self.home, self.settings.config, self.ports["minicluster"]),
+            mlflow_service(self.home, self.ports["mlflow"], self.postgres.url("mlflow")),
+        ]
+        return _Plan(
+            secrets,
+            endpoints,
+            {service.process.name: service for service in services},
+            Airflow(self.home, self.ports["airflow"], environment, tenants, secrets["users"]),
+        )
 
-    def _endpoints(self, secrets: dict[str, Any]) -> dict[str, Any]:
-        tenants = {
-            tenant.name: {**secrets["s3"][tenant.name], "bucket": tenant.bucket} for tenant in self.settings.tenants
-        }
-        return {
-            "airflow": {
-                "url": f"http://127.0.0.1:{self.ports['airflow']}",
-                "username": "admin",
-                "password": secrets["users"]["admin"],
-            },
-            "mlflow": {"url": f"http://127.0.0.1:{self.ports['mlflow']}"},
-            "s3": {"endpoint": f"http://127.0.0.1:{self.ports['s3']}", "tenants": tenants},
-            "ledger_url": self.postgres.url("ledger"),
-            "mlflow_database_url": self.postgres.url("mlflow"),
-            "kubeconfig": str(self.home / "minicluster" / "kubeconfig"),
-            "users": secrets["users"],
-        }
+    def _living(self) -> set[str]:
+        living = {name for name in self.names if self.process(name).find()}
+        return living | ({"postgres"} if self.postgres.process else set())
 
-    def _start_s3(self, secrets: dict[str, Any]) -> None:
-        directory = self.home / "s3"
-        for tenant in self.settings.tenants:
-            (directory / tenant.bucket).mkdir(parents=True, exist_ok=True)
-        pairs = [f"{pair['access_key']},{pair['secret_key']}" for pair in secrets["s3"].values()]
-        # The keys go by the environment: a command line is visible to every user of the machine.
-        environment = base_environment() | {"RCLONE_AUTH_KEY": _csv(pairs)}
-        program = str(Path(sys.executable).parent / "rclone")
-        address = f"127.0.0.1:{self.ports['s3']}"
-        argv = [program, "serve", "s3", str(directory), "--addr", address, "--config", os.devnull]
-        process = self.process("s3")
-        process.start(argv, environment)
-        process.wait_ready(lambda: _listens(self.ports["s3"]), within_s=30)
+    def _check_ports(self) -> None:
+        """What a dead service has left behind is ended; a port that is then taken is somebody else's."""
+        stop_all([self.process(name) for name in self.names if self.process(name).find() is None], within_s=_STOP_S)
+        for name, port in self.ports.items():
+            service = "airflow-api-server" if name == "airflow" else name
+            if not self.process(service).listens_on(port):
+                check_port_free(port, name)
 
-    def _start_mlflow(self) -> None:
-        process = self.process("mlflow")
-        argv = [
-            sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.ports["mlflow"]),
-            "--backend-store-uri", self.postgres.url("mlflow"), "--default-artifact-root", "s3://ffdl-mlflow",
-            "--no-serve-artifacts", "--workers", "1",
-        ]  # fmt: skip
-        process.start(argv, base_environment() | {"MLFLOW_DISABLE_TELEMETRY": "true"})
-        url = f"http://127.0.0.1:{self.ports['mlflow']}/health"
-        process.wait_ready(lambda: urllib.request.urlopen(url, timeout=2).status == 200, within_s=90)
+    def _start(self, plan: _Plan, pool: ThreadPoolExecutor) -> None:
+        lay_out(self.home, self.settings.tenants, plan.secrets["s3"])
+        write_private(self.home / "endpoints.json", json.dumps(plan.endpoints, indent=1))
+        postgres = pool.submit(self._step, "PostgreSQL", self.postgres.start)
+        jobs: list[Future[None]] = [
+            pool.submit(self._step, "S3", plan.services["s3"].start),
+            pool.submit(self._step, "minicluster", lambda: self._start_cluster(plan)),
+        ]
+        postgres.result()
+        jobs += [
+            pool.submit(self._step, "MLflow", lambda: self._start_mlflow(plan)),
+            pool.submit(self._step, "ledger", lambda: self._migrate(plan)),
+            pool.submit(self._step, "Airflow", lambda: self._start_airflow(plan)),
+        ]
+        for job in as_completed(jobs):
+            job.result()
+        self._step("DAGs", lambda: self._wait_for_dags(plan))
 
-    def _start_minicluster(self, secrets: dict[str, Any]) -> None:
-        process = self.process("minicluster")
-        argv = [
-            sys.executable, "-m", "ffdl_ops.local.minicluster", "--state", str(self.home / "minicluster"),
-            "--port", str(self.ports["minicluster"]), "--nodes", str(self.settings.config / "nodes.yaml"),
-            "--images", str(self.settings.config / "images.yaml"),
-        ]  # fmt: skip
-        process.start(argv, base_environment())
-        url = f"https://127.0.0.1:{self.ports['minicluster']}/readyz"
+    def _start_cluster(self, plan: _Plan) -> None:
+        from ffdl_ops.adapters.cluster.tenants import apply_tenants
 
-        def ready() -> bool:
-            context = ssl.create_default_context(cafile=str(self.home / "minicluster" / "tls.crt"))
-            return bool(urllib.request.urlopen(url, timeout=2, context=context).status == 200)
+        plan.services["minicluster"].start()
+        apply_tenants(self.settings.with_endpoints(plan.endpoints))
 
-        process.wait_ready(ready, within_s=30)
+    def _start_mlflow(self, plan: _Plan) -> None:
+        upgrade_tables(self.postgres, self.home / "logs" / "mlflow-upgrade.log")
+        plan.services["mlflow"].start()
 
-    def _migrate(self, url: str) -> None:
+    def _migrate(self, plan: _Plan) -> None:
         from ffdl_ops.adapters.ledger import Ledger
 
-        ledger = Ledger(url)
+        ledger = Ledger(plan.endpoints["ledger_url"])
         ledger.migrate()
         ledger.close()
 
-    def _prepare_airflow(self, environment: dict[str, str], secrets: dict[str, Any]) -> None:
-        airflow.prepare(
-            environment, self.settings.tenants, secrets["users"], self.home / "logs" / "airflow-prepare.log"
-        )
+    def _start_airflow(self, plan: _Plan) -> None:
+        plan.airflow.start(self.postgres)
+        plan.airflow.wait_ready()
 
-    def _apply_tenants(self) -> None:
-        from ffdl_ops.adapters.cluster.tenants import apply_tenants
+    def _wait_for_dags(self, plan: _Plan) -> None:
+        """Airflow reads the DAGs some seconds after it is up; a DAG that it can't read is said, and no reason to stop."""
+        if self._dag_folders != DAG_FOLDERS:
+            return
+        try:
+            for tenant in self.settings.tenants:
+                self.wait_for_dag(dag_id(tenant.name))
+        except ServiceFailed as error:
+            self.say(f"Warning: {error}")
 
-        apply_tenants(Settings.load())
-
-    def _start_airflow(self, environment: dict[str, str]) -> None:
-        for part in airflow.COMPONENTS:
-            self.process(f"airflow-{part}").start(airflow.command(part), environment)
-        self.process("airflow-api-server").wait_ready(lambda: airflow.healthy(self.ports["airflow"]), within_s=180)
-
-    # -- down ----------------------------------------------------------------------------------------------------
-    def down(self) -> list[str]:
-        """Stop everything that this home started. Data stays.
-
-        :returns: the services that were stopped.
-        """
-        if not self.home.exists():
-            return []
-        with self._alone():
-            stopped = self._stop(self.names)
-            if self.postgres.stop():
-                stopped.append("postgres")
-            return stopped
-
-    def stop(self, services: list[str]) -> None:
-        """Stop the services that :meth:`up` said it had started, and nothing else."""
-        with self._alone():
-            self._stop([name for name in services if name in self.names])
-            if "postgres" in services:
-                self.postgres.stop()
-
-    def _stop(self, names: list[str]) -> list[str]:
-        with ThreadPoolExecutor(8) as pool:
-            results = list(pool.map(lambda name: (name, self.process(name).stop()), reversed(names)))
-        return [name for name, lived in results if lived]
-
-    # -- what people need --------------------------------------------------------------------------------------------
-    def passwords(self) -> dict[str, str]:
-        """Airflow's users and their passwords."""
-        return dict(load_secrets(self.home, self.settings.tenants)["users"])
-
-    def wait_for_dag(self, dag_id: str, *, within_s: float = 120.0) -> None:
+    def wait_for_dag(self, dag_id: str, *, within_s: float = _DAGS_S) -> None:
         """Wait until Airflow has read a DAG.
 
         :raises ServiceFailed: when it has not in time; import errors are in the message.
         """
         from ffdl_ops.adapters.airflow_api import AirflowApi
 
-        api = AirflowApi.from_settings(Settings.load())
+        api = AirflowApi.from_settings(self.settings.with_endpoints(self._plan.endpoints))
         deadline = time.monotonic() + within_s
         while not api.has_dag(dag_id):
             if time.monotonic() > deadline:
                 raise ServiceFailed(f"Airflow has not read {dag_id} after {within_s:.0f} s. {api.import_errors()}")
-            time.sleep(0.5)
+            time.sleep(_POLL_S)
 
-    # -- helpers -------------------------------------------------------------------------------------------------
+    # -- down ------------------------------------------------------------------------------------------------------
+    def down(self) -> list[str]:
+        """Stop everything that this home started. Data stays, what trains is stopped.
+
+        :returns: the services that were stopped.
+        """
+        if not self.home.exists():
+            return []
+        with self._alone():
+            return self._stop([*self.names, "airflow-start", "postgres"])
+
+    def stop(self, services: Sequence[str]) -> None:
+        """Stop the services that :meth:`up` said it had started, and nothing else."""
+        with self._alone():
+            self._stop(services)
+
+    def _stop(self, services: Sequence[str]) -> list[str]:
+        """Stop services: first who would act on the others' end, then the pods, then what all of them use."""
+        stopped = stop_all([self.process(name) for name in services if name.startswith("airflow-")], within_s=_STOP_S)
+        if "minicluster" in services and self.process("minicluster").find():
+            # A cluster that does not answer is stopped all the same.
+            with suppress(FfdlError, OSError):
+                stop_pods(kubeconfig(self.home))
+        rest = [name for name in services if name in self.names and not name.startswith("airflow-")]
+        stopped += stop_all([self.process(name) for name in rest], within_s=_STOP_S)
+        if "postgres" in services and self.postgres.stop():
+            stopped.append("postgres")
+        return stopped
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
     def _step(self, what: str, do: Callable[[], None]) -> None:
         started = time.monotonic()
         do()
-        self.say(f"{what:<20} up after {time.monotonic() - started:5.1f} s")
+        self.say(f"{what:<12} up  {time.monotonic() - started:5.1f} s")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One `up` or `down` of a home at a time."""
         import fcntl
 
+        self.home.mkdir(parents=True, exist_ok=True)
         with (self.home / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(f"Another `ffdl up` or `ffdl down` works on {self.home}; wait for it.") from None
+                raise UserError(f"Another `ffdl up`, `down` or `run` works on {self.home} now; wait for it.") from None
             yield
-
-
-def _port(settings: Settings, service: str) -> int:
-    override = os.environ.get(f"FFDL_PORT_{service.upper()}")
-    if override is None:
-        return int(getattr(settings.platform.ports, service))
-    if not override.isdigit() or not 0 < int(override) < 65536:
-        raise UserError(f"FFDL_PORT_{service.upper()} is {override!r}; it must be a port, from 1 to 65535.")
-    return int(override)
-
-
-def _csv(values: list[str]) -> str:
-    """Values as rclone reads a list from one variable: a CSV record, since the values hold commas themselves."""
-    return ",".join(f'"{value}"' for value in values)
-
-
-def _listens(port: int) -> bool:
-    with socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True

@@ -9,13 +9,14 @@ __all__ = ["last_step", "last_words", "tells_of_memory"]
 
 _LONGEST_CHARS = 16 * 1024
 _LOOK_BACK = 200
+_NATIVE_LOOK_BACK = 20
 # torch puts the rank before each line of a traceback once a process group is there.
 _RANK = re.compile(r"^\[rank\d+\]: ?")
 _TRACEBACK = "Traceback (most recent call last)"
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _NATIVE = re.compile(
     r"^(terminate called|Fatal Python error|Aborted\b|Segmentation fault|Bus error|Killed\b|\*\*\* Error in|free\(\): )"
-    r"|std::bad_alloc|CUDA out of memory|CUDA error|Cannot allocate memory|OOM when allocating|Check failed:"
+    r"|std::bad_alloc|CUDA out of memory|Cannot allocate memory|OOM when allocating|Check failed:"
     r"|(can't|not enough) memory|^MemoryError"
 )
 _MEMORY = re.compile(
@@ -32,7 +33,8 @@ def last_words(lines: Sequence[str]) -> str | None:
         if _TRACEBACK in texts[index]:
             end = _end_of_traceback(texts, index)
             return "\n".join(texts[_start_of_chain(texts, index) : end])[-_LONGEST_CHARS:]
-        if _NATIVE.search(texts[index]) and not _in_traceback(texts, index):
+        is_late = index >= len(texts) - _NATIVE_LOOK_BACK
+        if is_late and _NATIVE.search(texts[index]) and not _in_traceback(texts, index):
             start = index
             while start > 0 and _NATIVE.search(texts[start - 1]):
                 start -= 1

@@ -8,7 +8,6 @@ import os
 import time
 
 from ffdl_ops.pod.learner.environment import Learner
-from ffdl_ops.pod.learner.lastwords import last_step, last_words, tells_of_memory
 from ffdl_ops.pod.learner.logs import Log, stamp
 
 __all__ = ["End", "as_report", "write_report", "write_termination"]
@@ -80,10 +79,13 @@ def as_report(end: End, tail: list[str], now: float) -> dict[str, object]:
     `oom` is true when the kernel killed a process of the container for memory, or the program failed with words that say so;
     a SIGKILL alone is no proof.
     """
+    # Here, since a program's start shall not wait for what only its end needs.
+    from ffdl_ops.pod.learner.lastwords import last_step, last_words, tells_of_memory
+
     failed = end.program_exit_code not in (None, 0)
     words = last_words(tail) if failed else None
     reason = end.reason
-    if reason is None and failed and words is None and tail:
+    if reason is None and failed and words is None and tail and not end.terminated_by_platform:
         reason = f"the program's last line: {tail[-1][:_REASON_CHARS]}"
     report: dict[str, object] = {
         "exit_code": end.exit_code,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -55,9 +55,11 @@ class CheckpointTaker:
 
     :param spec: whose.
     :param store: where to.
+    :param clock: monotonic seconds.
     """
 
-    def __init__(self, spec: StageSpec, store: ObjectStore) -> None:
+    def __init__(self, spec: StageSpec, store: ObjectStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._spec = spec
         self._store = store
         self._root = spec.checkpoints_dir
@@ -65,7 +67,7 @@ class CheckpointTaker:
         self._before = Scan()
         self._uploaded: dict[tuple[str, tuple[int, int, int]], IndexEntry] = {}
         self._copied: set[str] = set()
-        self._said = ("", 0.0)
+        self._said = ("", -_SAID_EVERY_S)
 
     def look(self) -> Taken | None:
         """Look once, and upload a new generation if there is one.
@@ -82,7 +84,7 @@ class CheckpointTaker:
         try:
             with locked(os.path.join(self._spec.staging_dir, "checkpoint.lock")):
                 scan = scan_directory(self._root)
-                findings = self._watch.look(scan, time.monotonic(), ending)
+                findings = self._watch.look(scan, self._clock(), ending)
                 before, self._before = self._before, scan
                 last = ending is not None and ending.last
                 index = load_index(self._spec)
@@ -209,7 +211,7 @@ class CheckpointTaker:
     def _say_waiting(self, reason: str, last: bool) -> None:
         """Say what is waited for: once, and again every minute."""
         said, at = self._said
-        now = time.monotonic()
+        now = self._clock()
         if reason and (last or now - at >= _SAID_EVERY_S or (reason != said and now - at >= _SAID_EVERY_S / 4)):
             say(self._spec, f"no new checkpoint {'at the end' if last else 'yet'}: {reason}")
             self._said = reason, now

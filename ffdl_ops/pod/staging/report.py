@@ -48,13 +48,12 @@ def write_result(result: Mapping[str, Any]) -> None:
 
     Long lists and texts are shortened until it fits into a termination message.
     """
-    shown = dict(result)
-    line = redacted(json.dumps(shown, sort_keys=True))
+    clean = {name: _clean(value) for name, value in result.items()}
+    line = json.dumps(clean, sort_keys=True)
     limit = MAX_MESSAGE_BYTES
     while len(line.encode()) > MAX_MESSAGE_BYTES and limit > 16:
         limit //= 2
-        shown = {name: _shortened(value, limit) for name, value in result.items()}
-        line = redacted(json.dumps(shown, sort_keys=True))
+        line = json.dumps({name: _shortened(value, limit) for name, value in clean.items()}, sort_keys=True)
     print(line, flush=True)
     path = os.environ.get("FFDL_TERMINATION_LOG")
     if path:
@@ -63,6 +62,13 @@ def write_result(result: Mapping[str, Any]) -> None:
                 file.write(line + "\n")
         except OSError as error:
             print(f"the termination message could not be written to {path}: {error}", flush=True)
+
+
+def _clean(value: Any) -> Any:
+    """The value with secrets blotted out, before anything is cut: half a secret would not be found."""
+    if isinstance(value, str):
+        return redacted(value)
+    return [_clean(one) for one in value] if isinstance(value, list) else value
 
 
 def _shortened(value: Any, limit: int) -> Any:

@@ -4,7 +4,8 @@ All files of the directory belong to a generation, so it waits until each is fin
 So that one file can't keep everything waiting for ever:
 
 - a file that is whole each time it is looked at, but is rewritten all the time, is copied after 30 s instead;
-- a file of an unknown format that only grows (a log) is taken after 60 s as far as it goes, and makes no generation alone;
+- a log (by its name: `.log`, `.txt`, `.csv`, `.jsonl`, TensorBoard's events) that only grows is taken as far as it goes,
+  and makes no generation alone;
 - a file that rests for 60 s and is not whole, or is rewritten for 60 s in an unknown format, or is not whole for 15 min,
   is left out together with the new files that belong to it (same sub-directory, or same number in the name). If an older
   version of it is in the last generation, that takes 15 min in each case: a checkpoint that is overwritten in place must
@@ -30,6 +31,7 @@ __all__ = ["Nothing", "Selection", "select", "step_in"]
 HURRY_AFTER_S = 30.0
 HOPELESS_AFTER_S = 60.0
 NEVER_WHOLE_AFTER_S = 900.0
+_LOG = re.compile(r"\.(log|txt|csv|tsv|jsonl|out|err)$|tfevents", re.IGNORECASE)
 _RANK = re.compile(r"rank-(\d+)/")
 _STEP = re.compile(r"(?:global_?step|step|ckpt|checkpoint|iter(?:ation)?|epoch)[-_=.]?(\d+)", re.IGNORECASE)
 
@@ -77,7 +79,7 @@ def select(
         if path not in index.files or index.files[path].identity != state.identity
     }
     unstable = {path for path in fresh if not findings[path].stable}
-    grown = {path for path in unstable if not last and _grows(findings[path])}
+    grown = {path for path in unstable if findings[path].appended and _LOG.search(path)}
     copied = {path for path in unstable if not last and _is_hurried(findings[path])} | grown
     left = {path for path in unstable - copied if last or _is_hopeless(findings[path], path in index.files)}
     if waiting := unstable - copied - left:
@@ -107,10 +109,6 @@ def rank_of(path: str) -> int | None:
 
 def _is_hurried(finding: Finding) -> bool:
     return finding.whole is True and finding.waiting_s >= HURRY_AFTER_S
-
-
-def _grows(finding: Finding) -> bool:
-    return finding.whole is None and finding.appended and finding.waiting_s >= HOPELESS_AFTER_S
 
 
 def _is_hopeless(finding: Finding, has_older: bool) -> bool:

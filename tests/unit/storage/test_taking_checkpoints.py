@@ -1,0 +1,379 @@
+"""A checkpoint is taken when all of it is finished, and what is half-written is never taken for whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ffdl_ops.adapters.storage.checkpoints import list_generations, newest_complete
+from ffdl_ops.adapters.storage.errors import Unreachable
+from ffdl_ops.pod.staging.checkpoints import CheckpointTaker
+from ffdl_ops.pod.staging.spec import StageSpec, load_spec
+from tests.support.s3 import MemoryStore
+
+
+class Bench:
+    """A job's directories, a store in memory, a clock that the test moves, and a side-car's eye on them."""
+
+    def __init__(self, root: Path, *, learners: int = 1, per_rank: bool = False, keep: int = 3) -> None:
+        raw = {
+            "job_id": "job-1", "tenant": "a", "attempt": 1, "bucket": "b", "learners": learners, "job_dir": str(root),
+            "checkpoint": {"interval_s": 2, "per_rank": per_rank, "keep": keep},
+        }  # fmt: skip
+        self.spec: StageSpec = load_spec(json.dumps(raw))
+        self.root = root / "checkpoints"
+        self.logs = root / "logs" / "attempt-1"
+        for path in (self.root, self.logs, root / "state" / "staging"):
+            path.mkdir(parents=True)
+        self.store = MemoryStore()
+        self.now = 0.0
+        self.taker = self.another()
+
+    def another(self, **changes: Any) -> CheckpointTaker:
+        return CheckpointTaker(replace(self.spec, **changes), self.store, clock=lambda: self.now)
+
+    def look(self, times: int = 1, every_s: float = 2.0) -> list[int]:
+        """Generations taken by so many looks."""
+        taken = []
+        for _ in range(times):
+            self.now += every_s
+            if (one := self.taker.look()) is not None:
+                taken.append(one.generation)
+        return taken
+
+    def paths(self) -> list[str]:
+        """The files of the newest complete generation."""
+        newest = newest_complete(self.store, "b", "job-1")
+        return sorted(one.path for one in newest.stored) if newest else []
+
+    def content(self, path: str) -> bytes:
+        """A file of the newest complete generation."""
+        newest = newest_complete(self.store, "b", "job-1")
+        assert newest is not None
+        return self.store.objects[next(one.key for one in newest.stored if one.path == path)]
+
+    def report(self, exit_code: int, rank: int = 0, **more: Any) -> None:
+        """A learner's exit report."""
+        text = json.dumps({"exit_code": exit_code, "signal": None, "oom": False} | more)
+        (self.logs / f"learner-{rank + 1}.exit.json").write_text(text)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write as a plain program does: in place, from the beginning."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(content)
+
+
+def checkpoint(step: int) -> bytes:
+    """What a `torch.save` would leave: a zip archive."""
+    import io
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", b"weights %d " % step * 500)
+        archive.writestr("archive/version", b"3")
+    return buffer.getvalue()
+
+
+def test_a_plainly_written_file_is_taken_at_the_second_look(bench: Bench) -> None:
+    write(bench.root / "ckpt-5.pt", checkpoint(5))
+    assert bench.look() == []
+    assert bench.look() == [1]
+    assert bench.content("ckpt-5.pt") == checkpoint(5)
+    assert bench.look(3) == []
+
+
+def test_a_file_that_arrived_by_rename_is_taken_at_the_first_look(bench: Bench) -> None:
+    write(bench.root / "ckpt.pt.tmp", checkpoint(5))
+    time.sleep(0.02)
+    os.replace(bench.root / "ckpt.pt.tmp", bench.root / "ckpt.pt")
+    bench.now += 2
+    taken = bench.taker.look()
+    assert taken is not None and bench.paths() == ["ckpt.pt"]
+
+
+def test_a_marker_makes_a_file_complete_unless_the_file_is_newer(bench: Bench) -> None:
+    write(bench.root / "weights.dat", b"1")
+    write(bench.root / "weights.dat.complete", b"")
+    assert bench.look() == [1]
+    time.sleep(0.02)
+    write(bench.root / "weights.dat", b"22")
+    assert bench.look() == []
+
+
+def test_unfinished_names_are_never_taken(bench: Bench) -> None:
+    for name in (".a.pt", "b.pt.tmp", "c.part", "d.pt~"):
+        write(bench.root / name, checkpoint(1))
+    assert bench.look(5) == [] and bench.store.objects == {}
+
+
+@pytest.mark.parametrize("cut", [0, 10, 1000, -1])
+def test_a_half_written_torch_save_is_never_taken_however_long_it_rests(bench: Bench, cut: int) -> None:
+    write(bench.root / "ckpt.pt", checkpoint(5)[:cut])
+    assert bench.look(100) == []
+    bench.report(137, signal=9)
+    assert bench.taker.take_last() is None
+    assert bench.store.objects == {}
+
+
+def test_the_generation_waits_for_a_file_that_is_being_written(bench: Bench) -> None:
+    write(bench.root / "model.pt", checkpoint(5))
+    write(bench.root / "optimizer.pt", checkpoint(5)[:500])
+    assert bench.look(5) == []
+    write(bench.root / "optimizer.pt", checkpoint(5))
+    assert bench.look(2) == [1]
+    assert bench.paths() == ["model.pt", "optimizer.pt"]
+
+
+def test_a_kill_inside_an_overwrite_leaves_the_older_generation_the_newest(bench: Bench) -> None:
+    write(bench.root / "model.pt", checkpoint(5))
+    write(bench.root / "optimizer.pt", checkpoint(5))
+    assert bench.look(2) == [1]
+    write(bench.root / "optimizer.pt", checkpoint(6))
+    write(bench.root / "model.pt", checkpoint(6)[:700])
+    bench.report(137, signal=9)
+    assert bench.taker.take_last() is None
+    assert bench.content("model.pt") == bench.content("optimizer.pt") == checkpoint(5)
+
+
+def test_the_whole_files_are_not_lost_when_only_the_newest_is_cut_off(bench: Bench) -> None:
+    write(bench.root / "ckpt-5.pt", checkpoint(5))
+    write(bench.root / "ckpt-6.pt", checkpoint(6)[:700])
+    taken = bench.taker.take_last()
+    assert taken is not None and taken.left_out == ("ckpt-6.pt",)
+    assert bench.paths() == ["ckpt-5.pt"]
+
+
+def test_what_belongs_to_a_cut_off_file_is_left_out_with_it(bench: Bench) -> None:
+    write(bench.root / "step-5/model.pt", checkpoint(5))
+    write(bench.root / "step-5/optimizer.pt", checkpoint(5))
+    write(bench.root / "step-6/model.pt", checkpoint(6)[:700])
+    write(bench.root / "step-6/optimizer.pt", checkpoint(6))
+    taken = bench.taker.take_last()
+    assert taken is not None and taken.step == 5
+    assert bench.paths() == ["step-5/model.pt", "step-5/optimizer.pt"]
+
+
+def test_an_unknown_format_written_just_before_a_crash_is_not_trusted_but_an_older_one_is(bench: Bench) -> None:
+    write(bench.root / "ckpt-5.dat", b"x" * 100)
+    assert bench.look(2) == [1]
+    write(bench.root / "ckpt-6.dat", b"x" * 50)
+    bench.report(1)
+    assert bench.taker.take_last() is None
+    bench.report(0)
+    assert bench.taker.take_last() is not None
+    assert bench.paths() == ["ckpt-5.dat", "ckpt-6.dat"]
+
+
+def test_a_file_left_by_a_crashed_rank_is_not_trusted_while_the_others_still_run(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, learners=2)
+    write(bench.root / "state.dat", b"x" * 50)
+    bench.report(1, rank=1)
+    assert bench.look(5) == []
+
+
+def test_only_what_changed_is_uploaded_again_and_every_generation_is_whole(bench: Bench) -> None:
+    write(bench.root / "ckpt-1.pt", checkpoint(1))
+    bench.look(2)
+    write(bench.root / "ckpt-2.pt", checkpoint(2))
+    bench.store.written.clear()
+    assert bench.look(2) == [2]
+    assert [key.rpartition("/")[2] for key in bench.store.written] == ["ckpt-2.pt", "MANIFEST.json"]
+    newest = newest_complete(bench.store, "b", "job-1")
+    assert newest is not None and newest.step == 2
+    assert {one.path: re.findall("gen-0*([0-9]+)", one.key) for one in newest.stored} == {"ckpt-1.pt": ["1"], "ckpt-2.pt": ["2"]}
+
+
+def test_old_generations_go_but_what_a_kept_one_names_stays(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, keep=2)
+    write(bench.root / "base.pt", checkpoint(0))
+    for step in range(1, 6):
+        write(bench.root / "ckpt.pt", checkpoint(step))
+        assert bench.look(2) == [step]
+    assert [one.number for one in list_generations(bench.store, "b", "job-1") if one.complete] == [4, 5]
+    assert bench.content("base.pt") == checkpoint(0)
+    assert not any("gen-000002" in key or "gen-000003" in key for key in bench.store.objects)
+
+
+def test_an_interrupted_upload_is_never_seen_and_its_number_never_used_again(bench: Bench) -> None:
+    write(bench.root / "a.pt", checkpoint(1))
+    write(bench.root / "b.pt", checkpoint(1))
+    bench.store.failing = lambda key: Unreachable("down") if "MANIFEST" in key else None
+    for _ in range(3):
+        bench.now += 2
+        try:
+            bench.taker.look()
+        except Unreachable:
+            continue
+    assert newest_complete(bench.store, "b", "job-1") is None
+    used = {re.findall("gen-0*([0-9]+)", key)[0] for key in bench.store.objects}
+    bench.store.failing = lambda key: None
+    bench.taker = bench.another()
+    (number,) = bench.look(2)
+    assert str(number) not in used and used
+    assert bench.paths() == ["a.pt", "b.pt"] and bench.content("b.pt") == checkpoint(1)
+
+
+def test_an_upload_goes_on_after_an_outage_without_sending_a_file_twice(bench: Bench) -> None:
+    write(bench.root / "a.pt", checkpoint(1))
+    bench.look()
+    bench.store.failing = lambda key: Unreachable("down") if "MANIFEST" in key else None
+    with pytest.raises(Unreachable):
+        bench.look()
+    bench.store.failing = lambda key: None
+    assert bench.look() != []
+    assert sum(key.endswith("a.pt") for key in bench.store.written) == 1
+    assert bench.content("a.pt") == checkpoint(1)
+
+
+def test_a_file_rewritten_while_it_is_uploaded_is_discarded(bench: Bench) -> None:
+    write(bench.root / "model.pt", checkpoint(1))
+    bench.look()
+
+    def rewrite(key: str) -> None:
+        if key.endswith("model.pt") and len(bench.store.written) == 0:
+            write(bench.root / "model.pt", checkpoint(2))
+
+    bench.store.failing = rewrite
+    assert bench.look() == []
+    assert newest_complete(bench.store, "b", "job-1") is None
+    assert len(bench.look(2)) == 1
+    assert bench.content("model.pt") == checkpoint(2)
+
+
+def test_a_checkpoint_rewritten_all_the_time_does_not_wait_for_ever(bench: Bench) -> None:
+    taken = []
+    for step in range(40):
+        write(bench.root / "model.pt", checkpoint(step))
+        taken += bench.look()
+        if taken:
+            break
+    assert taken == [1] and 10 < step < 20
+    assert bench.content("model.pt") == checkpoint(step)
+
+
+def test_a_log_that_grows_all_the_time_neither_blocks_checkpoints_nor_makes_any(bench: Bench) -> None:
+    taken = []
+    for step in range(60):
+        with (bench.root / "train.log").open("ab") as log:
+            log.write(b"a line\n")
+        if step % 20 == 0:
+            write(bench.root / "ckpt.pt", checkpoint(step))
+        taken += bench.look()
+    assert taken == [1, 2, 3]
+    assert bench.content("ckpt.pt") == checkpoint(40)
+    assert set(bench.content("train.log").splitlines()) == {b"a line"}
+
+
+def test_a_slow_write_in_an_unknown_format_is_not_taken_for_a_log(bench: Bench) -> None:
+    for _ in range(60):
+        with (bench.root / "weights.dat").open("ab") as file:
+            file.write(b"x" * 1000)
+        assert bench.look() == []
+
+
+def test_a_log_written_up_to_the_crash_does_not_cost_the_checkpoint_beside_it(bench: Bench) -> None:
+    write(bench.root / "model.pt", checkpoint(5))
+    write(bench.root / "train.log", b"a line\n")
+    bench.report(1)
+    assert bench.taker.take_last() is not None
+    assert bench.paths() == ["model.pt", "train.log"]
+
+
+def test_a_broken_file_that_nobody_repairs_does_not_block_for_ever(bench: Bench) -> None:
+    write(bench.root / "ckpt-1.pt", checkpoint(1)[:300])
+    assert bench.look(10) == []
+    write(bench.root / "ckpt-2.pt", checkpoint(2))
+    assert len(bench.look(40)) == 1
+    assert bench.paths() == ["ckpt-2.pt"]
+
+
+def test_removing_everything_makes_no_empty_generation(bench: Bench) -> None:
+    write(bench.root / "ckpt.pt", checkpoint(1))
+    assert bench.look(2) == [1]
+    (bench.root / "ckpt.pt").unlink()
+    assert bench.look(5) == [] and bench.taker.take_last() is None
+    assert bench.paths() == ["ckpt.pt"]
+
+
+def test_links_inside_the_directory_are_part_of_a_generation(bench: Bench) -> None:
+    write(bench.root / "ckpt-1.pt", checkpoint(1))
+    (bench.root / "last.pt").symlink_to("ckpt-1.pt")
+    bench.look(2)
+    newest = newest_complete(bench.store, "b", "job-1")
+    assert newest is not None and newest.links == {"last.pt": "ckpt-1.pt"}
+
+
+def test_a_users_file_named_as_a_manifest_is_kept_as_a_file(bench: Bench) -> None:
+    write(bench.root / "MANIFEST.json", b"{}")
+    write(bench.root / "ckpt.pt", checkpoint(1))
+    assert bench.look(2) == [1]
+    assert bench.content("MANIFEST.json") == b"{}"
+
+
+def test_the_step_is_read_from_names_else_from_the_programs_progress(bench: Bench) -> None:
+    (Path(bench.spec.state_dir) / "progress-1.json").write_text('{"step": 120}')
+    write(bench.root / "model.pt", checkpoint(1))
+    bench.look(2)
+    assert newest_complete(bench.store, "b", "job-1").step == 120  # type: ignore[union-attr]
+
+
+class TestADirectoryPerRank:
+    def test_it_is_complete_when_every_rank_has_written(self, tmp_path: Path) -> None:
+        bench = Bench(tmp_path, learners=2, per_rank=True)
+        write(bench.root / "rank-0/ckpt-5.pt", checkpoint(5))
+        assert bench.look(5) == []
+        write(bench.root / "rank-1/ckpt-5.pt", checkpoint(5))
+        assert bench.look(2) == [1]
+        names = {key.partition("gen-000001/")[2] for key in bench.store.objects}
+        assert names == {"rank-0/ckpt-5.pt", "rank-1/ckpt-5.pt", "MANIFEST.rank-0.json", "MANIFEST.rank-1.json"}
+
+    def test_parts_of_different_steps_are_not_one_checkpoint(self, tmp_path: Path) -> None:
+        bench = Bench(tmp_path, learners=2, per_rank=True)
+        write(bench.root / "rank-0/ckpt-6.pt", checkpoint(6))
+        write(bench.root / "rank-1/ckpt-5.pt", checkpoint(5))
+        assert bench.look(5) == [] and bench.taker.take_last() is None
+        write(bench.root / "rank-1/ckpt-6.pt", checkpoint(6))
+        assert bench.look(2) == [1]
+
+    def test_without_steps_in_names_each_rank_must_have_written_since_the_last_one(self, tmp_path: Path) -> None:
+        bench = Bench(tmp_path, learners=2, per_rank=True)
+        for rank in (0, 1):
+            write(bench.root / f"rank-{rank}/model.pt", checkpoint(1))
+        assert bench.look(2) == [1]
+        write(bench.root / "rank-0/model.pt", checkpoint(2))
+        assert bench.look(5) == []
+        write(bench.root / "rank-1/model.pt", checkpoint(2))
+        assert bench.look(2) == [2]
+        assert bench.content("rank-0/model.pt") == bench.content("rank-1/model.pt") == checkpoint(2)
+
+    def test_a_rank_that_is_still_writing_a_temporary_file_is_waited_for(self, tmp_path: Path) -> None:
+        bench = Bench(tmp_path, learners=2, per_rank=True)
+        for rank in (0, 1):
+            write(bench.root / f"rank-{rank}/model.pt", checkpoint(1))
+        bench.look(1)
+        write(bench.root / "rank-1/model.pt.tmp", b"a")
+        assert bench.look(1) == []
+        assert bench.look(1) == [1], "a temporary file that rests is somebody's leftover"
+
+    def test_it_is_not_complete_without_every_ranks_manifest(self, tmp_path: Path) -> None:
+        bench = Bench(tmp_path, learners=2, per_rank=True)
+        for rank in (0, 1):
+            write(bench.root / f"rank-{rank}/model.pt", checkpoint(1))
+        bench.look(2)
+        bench.store.objects.pop("jobs/job-1/checkpoints/gen-000001/MANIFEST.rank-1.json")
+        assert newest_complete(bench.store, "b", "job-1") is None
