@@ -49,7 +49,14 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def running_platform() -> Iterator[Platform]:
-    """Start a platform, seed its data, stop it; its log stays behind when FFDL_TEST_KEEP is set."""
+    """Start a platform, seed its data, stop it; its log stays behind when FFDL_TEST_KEEP is set.
+
+    With FFDL_TEST_RUNNING set, the platform that is up (by FFDL_HOME) is used and left up: quicker while developing.
+    """
+    if os.environ.get("FFDL_TEST_RUNNING"):
+        settings = Settings.load()
+        yield Platform(settings, Stack(settings), {})
+        return
     home = Path(tempfile.mkdtemp(prefix="ffdl-test-"))
     home.chmod(0o711)
     ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
