@@ -87,8 +87,10 @@ class Watch:
             seen[path] = (state, since_s)
             whole = self._judge(path, state, scan)
             rested = now_s - since_s >= self._rest_s
+            # Another inode under the same name, whole by its format: a rename too quick for the clock of the file system.
+            replaced = whole is True and before is not None and before[0].inode != state.inode
             stable = whole is not False and (
-                self._arrived(path, state, scan) or _is_finished(whole, rested, state, ending)
+                replaced or self._arrived(path, state, scan) or _is_finished(whole, rested, state, ending)
             )
             if stable:
                 self._unstable_since.pop(path, None)
