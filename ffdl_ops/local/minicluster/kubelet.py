@@ -237,8 +237,6 @@ class _PodRun:
         mains = [self._container(spec) for spec in self.pod["spec"]["containers"]]
         for container in mains:
             self._launch(container)
-        while not all(container.started() for container in mains):
-            await asyncio.sleep(0.01)
         self._report("Running")
         end = await self._until_end(mains, deadline)
         codes = [(container.ended() or {"code": 137})["code"] for container in mains]
