@@ -67,6 +67,18 @@ class Rig:
         command = f"python3 probe.py {flags}".strip()
         return self.submit(tenant, example="probe", command=command, **form)
 
+    def fault(self, name: str, **body: Any) -> None:
+        """Make a fault on the embedded cluster."""
+        self.cluster.api.call_api(
+            "POST",
+            f"{self.cluster.api.configuration.host}/admin/{name}",
+            header_params={
+                "Content-Type": "application/json",
+                "Authorization": str(self.cluster.api.configuration.get_api_key_with_prefix("authorization")),
+            },
+            body=body,
+        )
+
     def job(self, run: Run) -> JobRecord | None:
         """The job's record, if it is stored."""
         return self.ledger.job(run.job_id)

@@ -1,0 +1,88 @@
+"""A worker, the scheduler, the triggerer or the cluster's server is lost while a gang trains: the gang trains on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.support.rig import Rig, Run, eventually
+
+pytestmark = pytest.mark.slow
+
+LONG = "--steps 50 --seconds-per-step 0.5"
+
+
+@contextmanager
+def lost(platform: Any, service: str) -> Iterator[None]:
+    """Kill a service and all its children without warning; it is back afterwards."""
+    process = platform.stack.process(service).find()
+    assert process is not None
+    for one in [process, *process.children(recursive=True)]:
+        try:
+            os.kill(one.pid, signal.SIGKILL)
+        except (ProcessLookupError, psutil.Error):
+            continue
+    try:
+        yield
+    finally:
+        platform.stack.up()
+
+
+def training(rig: Rig, learners: int = 2) -> Run:
+    run = rig.probe(flags=LONG, learners=learners)
+    rig.wait_job(run, {"PROCESSING"})
+    rig.wait_task(run, "learners", {"deferred"})
+    return run
+
+
+@pytest.mark.parametrize("service", ["airflow-triggerer", "airflow-scheduler", "minicluster"])
+def test_the_gang_trains_on_and_is_adopted(rig: Rig, platform: Any, service: str) -> None:
+    """Pitfalls 4, 12, 13, 26: what loses a worker, scheduler or triggerer never kills, or restarts, a learner."""
+    run = training(rig)
+    before = {pod["uid"] for pod in rig.ledger.attempts(run.job_id)[-1].pods.values()}
+    with lost(platform, service):
+        pass
+    job = rig.wait_job(run, {"COMPLETED", "FAILED", "HALTED"}, within_s=180)
+    assert job.state == "COMPLETED", rig.story(run)
+    attempts = rig.ledger.attempts(run.job_id)
+    assert len(attempts) == 1
+    assert {pod["uid"] for pod in attempts[-1].pods.values()} == before
+
+
+def test_a_task_that_is_terminated_in_the_middle_never_succeeds(rig: Rig, platform: Any) -> None:
+    """Pitfall 1: SIGTERM to a worker in the middle of a task is recorded as success."""
+    mlflow = platform.stack.process("mlflow").find()
+    assert mlflow is not None
+    family = [mlflow, *mlflow.children(recursive=True)]
+    for one in family:
+        one.suspend()
+    try:
+        run = rig.probe()
+        rig.wait_task(run, "plan", {"running"})
+        worker = eventually("the task's process", lambda: _task_process(platform, "plan", run.run_id))
+        os.kill(worker, signal.SIGTERM)
+        rig.wait_task(run, "plan", {"up_for_retry", "failed"}, within_s=60)
+    finally:
+        for one in family:
+            one.resume()
+    job = rig.wait_job(run, {"COMPLETED"}, within_s=120)
+    assert job.state == "COMPLETED"
+
+
+def _task_process(platform: Any, task: str, run_id: str) -> int | None:
+    """The pid of the process that runs a task now."""
+    scheduler = platform.stack.process("airflow-scheduler").find()
+    for one in scheduler.children(recursive=True) if scheduler else []:
+        try:
+            title = " ".join(one.cmdline())
+        except psutil.Error:
+            continue
+        if run_id in title or ("task" in title and task in title):
+            return int(one.pid)
+    return None
