@@ -74,6 +74,8 @@ def airflow_environment(
         "API__SECRET_KEY": str(secrets["api_secret"]),
         "API_AUTH__JWT_SECRET": str(secrets["jwt"]),
         "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
+        # How soon a task's supervisor sees that it has failed, or was marked so: Airflow's own 5 s are added to every failure.
+        "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         "SCHEDULER__ENABLE_HEALTH_CHECK": "False",
         "SCHEDULER__MAX_TIS_PER_QUERY": "64",
         "DAG_PROCESSOR__REFRESH_INTERVAL": "30",
