@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest -q
 .PHONY: help install run check test up down status clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 9
+	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
 
 # What is installed is known by a digest: of what is wanted, and of where (an environment can't be moved).
 install:

@@ -23,7 +23,7 @@ from ffdl_ops.local.services.minicluster import kubeconfig, minicluster_service,
 from ffdl_ops.local.services.mlflow import mlflow_service, upgrade_tables
 from ffdl_ops.local.services.ports import check_port_free, service_ports
 from ffdl_ops.local.services.postgres import Postgres
-from ffdl_ops.local.services.process import Process, stop_all
+from ffdl_ops.local.services.process import Process, stop_all, tail
 from ffdl_ops.local.services.s3 import lay_out, s3_service
 from ffdl_ops.local.services.secrets import load_secrets, write_private
 from ffdl_ops.local.services.service import Service
@@ -85,6 +85,18 @@ class Stack:
     def passwords(self) -> dict[str, str]:
         """Airflow's users and their passwords, for the summary that people read."""
         return dict(load_secrets(self.home, self.settings.tenants)["users"])
+
+    def check_alive(self) -> None:
+        """Look whether every service still lives.
+
+        :raises ServiceFailed: naming one that does not, with the end of its log.
+        """
+        for name in self.names:
+            process = self.process(name)
+            if process.find() is None:
+                raise ServiceFailed(f"{name} has ended. The end of {process.log}:\n{tail(process.log)}")
+        if self.postgres.process is None:
+            raise ServiceFailed(f"PostgreSQL has ended. The end of {self.postgres.log}:\n{tail(self.postgres.log)}")
 
     # -- up --------------------------------------------------------------------------------------------------------
     def up(self) -> list[str]:
