@@ -18,6 +18,13 @@ _PERMISSIONS = (
     ("can_read", "DAG Code"),
     ("can_read", "DAG Versions"),
     ("can_read", "View Menus"),
+    # The page of DAGs asks for all of these at once, and shows nothing when one is refused.
+    ("can_read", "HITL Detail"),
+    ("can_read", "DAG Warnings"),
+    ("can_read", "DAG Dependencies"),
+    ("can_read", "Assets"),
+    ("can_read", "Pools"),
+    ("can_read", "Plugins"),
     ("menu_access", "DAGs"),
     ("menu_access", "Documentation"),
     ("can_read", "My Profile"),
