@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import signal
 import time
 
 from ffdl_ops.pod.staging.files import read_json
@@ -42,10 +43,14 @@ def ending_of(spec: StageSpec, *, last: bool) -> Ending | None:
 
 
 def _is_orderly(report: object) -> bool:
-    """Whether the program ended by itself: with success, or by its own choice after a SIGTERM."""
-    if not isinstance(report, dict) or report.get("oom"):
+    """Whether the program ended with success, or on a SIGTERM in its own time (143), not by a SIGKILL or for memory.
+
+    A program that has no handler for SIGTERM ends with 143 too, and could be writing at that moment: only a file whose format
+    tells nothing can then be taken for whole while it is not.
+    """
+    if not isinstance(report, dict) or report.get("oom") or report.get("killed_after_grace"):
         return False
-    return report.get("exit_code") in (0, 143) and report.get("signal") in (None, 0)
+    return report.get("exit_code") in (0, 143) and report.get("signal") in (None, 0, signal.SIGTERM)
 
 
 def _mtime_ns(path: str) -> int:

@@ -84,8 +84,8 @@ def checkpoint(step: int) -> bytes:
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("archive/data.pkl", b"weights %d " % step * 500)
-        archive.writestr("archive/version", b"3")
+        archive.writestr(zipfile.ZipInfo("archive/data.pkl"), b"weights %d " % step * 500)
+        archive.writestr(zipfile.ZipInfo("archive/version"), b"3")
     return buffer.getvalue()
 
 
