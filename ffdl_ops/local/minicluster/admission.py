@@ -1,99 +1,53 @@
-"""What is checked before an object is stored: names, a pod's fields, the namespace's quota."""
+"""What a node's kubelet refuses of what was bound to it: the pod fails at once, without container statuses."""
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Mapping
-from fractions import Fraction
-from typing import Any
+from collections.abc import Mapping, MutableMapping
+from decimal import Decimal
 
-from ffdl_ops.local.minicluster.errors import ApiError
-from ffdl_ops.local.minicluster.quantities import amount, pod_requests, show
-from ffdl_ops.local.minicluster.store import Store
+from ffdl_ops.local.minicluster.devices import Devices, DevicesTaken
+from ffdl_ops.local.minicluster.nodes import GPU_RESOURCE
+from ffdl_ops.local.minicluster.podresources import pod_amounts, used_on_node
+from ffdl_ops.local.minicluster.quantity import quantity
+from ffdl_ops.local.minicluster.store import Object, Store
 
-__all__ = ["admit"]
-
-_NAME = re.compile(r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
-_RULE = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+__all__ = ["Rejected", "admit"]
 
 
-def admit(store: Store, plural: str, namespace: str, value: dict[str, Any]) -> None:
-    """Check and complete a new object.
+class Rejected(Exception):
+    """A pod that its node refuses.
 
-    :raises ApiError: 404 (namespace), 422 (fields), 403 (quota).
+    :param reason: the pod's reason ("OutOfmemory", …).
+    :param message: the pod's message.
     """
-    meta = value.setdefault("metadata", {})
-    name = meta.get("name") or (meta.get("generateName", "") + "x")
-    if not _NAME.match(name) or len(name) > 253:
-        raise ApiError.invalid(plural, name, "metadata.name", f'Invalid value: "{name}": {_RULE}')
-    if namespace and store.find("namespaces", "", namespace) is None:
-        raise ApiError.not_found("namespaces", namespace)
-    if plural == "secrets":
-        for key, text in (value.pop("stringData", None) or {}).items():
-            value.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
-    if plural == "namespaces":
-        value["status"] = {"phase": "Active"}
-    if plural == "pods":
-        _admit_pod(store, namespace, value)
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
 
 
-def _admit_pod(store: Store, namespace: str, pod: dict[str, Any]) -> None:
-    spec, name = pod.setdefault("spec", {}), pod["metadata"].get("name", "")
-    if not spec.get("containers"):
-        raise ApiError.invalid("Pod", name, "spec.containers", "Required value")
-    seen = set()
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind) or []):
-            where = f"spec.{kind}[{index}]"
-            if not container.get("name") or container["name"] in seen:
-                raise ApiError.invalid("Pod", name, f"{where}.name", "Required value, and not twice")
-            if not container.get("image"):
-                raise ApiError.invalid("Pod", name, f"{where}.image", "Required value")
-            seen.add(container["name"])
-    try:
-        wanted = {f"requests.{kind}": value for kind, value in pod_requests(spec).items()}
-        wanted |= {f"limits.{kind}": value for kind, value in pod_requests(spec, "limits").items()}
-    except ValueError as error:
-        raise ApiError.invalid("Pod", name, "spec.containers.resources", str(error)) from None
-    wanted |= {kind: wanted[f"requests.{kind}"] for kind in ("cpu", "memory") if f"requests.{kind}" in wanted}
-    wanted["pods"] = Fraction(1)
-    _check_quota(store, namespace, name, wanted)
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.pop("nodeName", None)
-    pod["status"] = {"phase": "Pending", "qosClass": "Burstable"}
+def admit(pod: Object, store: Store, devices: Devices, refusals: MutableMapping[str, tuple[str, str]]) -> None:
+    """Take a pod onto its node.
 
-
-def _check_quota(store: Store, namespace: str, name: str, wanted: Mapping[str, Fraction]) -> None:
-    for quota in store.list("resourcequotas", namespace):
-        hard = {kind: amount(value) for kind, value in (quota["spec"].get("hard") or {}).items()}
-        used = quota_used(store, namespace)
-        over = [kind for kind in hard if kind in wanted and used.get(kind, Fraction(0)) + wanted[kind] > hard[kind]]
-        if over:
-            text = [
-                ",".join(f"{kind}={show(values.get(kind, Fraction(0)))}" for kind in over)
-                for values in (wanted, used, hard)
-            ]
-            raise ApiError(
-                403,
-                "Forbidden",
-                f'pods "{name}" is forbidden: exceeded quota: {quota["metadata"]["name"]}, requested: {text[0]}, '
-                f"used: {text[1]}, limited: {text[2]}",
-                {"name": name, "kind": "pods"},
+    :param refusals: by node, the reason and message by which the next pod there is to be refused (an injected fault).
+    :raises Rejected: when the node does not take it.
+    """
+    name = pod["spec"]["nodeName"]
+    if name in refusals:
+        raise Rejected(*refusals.pop(name))
+    node = store.peek("nodes", "", name)
+    allocatable: Mapping[str, str] = node["status"]["allocatable"] if node else {}
+    used = used_on_node(store.list("pods"), name, but=pod["metadata"]["uid"])
+    for resource, amount in {**pod_amounts(pod), "pods": Decimal(1)}.items():
+        capacity, taken = quantity(allocatable.get(resource, "0")), used.get(resource, Decimal(0))
+        if resource != GPU_RESOURCE and amount and taken + amount > capacity:
+            scale = 1000 if resource == "cpu" else 1
+            raise Rejected(
+                f"OutOf{resource}",
+                f"Pod was rejected: Node didn't have enough resource: {resource}, requested: {int(amount * scale)}, used: "
+                f"{int(taken * scale)}, capacity: {int(capacity * scale)}",
             )
-
-
-def quota_used(store: Store, namespace: str) -> dict[str, Fraction]:
-    """What the namespace's pods that have not ended take of a quota."""
-    used: dict[str, Fraction] = {"pods": Fraction(0)}
-    for pod in store.list("pods", namespace):
-        if pod["status"].get("phase") in ("Succeeded", "Failed"):
-            continue
-        used["pods"] += 1
-        for which in ("requests", "limits"):
-            for kind, value in pod_requests(pod["spec"], which).items():
-                used[f"{which}.{kind}"] = used.get(f"{which}.{kind}", Fraction(0)) + value
-                if which == "requests":
-                    used[kind] = used.get(kind, Fraction(0)) + value
-    return used
+    try:
+        devices.assign(pod)
+    except DevicesTaken as taken_error:
+        raise Rejected("UnexpectedAdmissionError", f"Pod was rejected: {taken_error}") from None

@@ -1,203 +1,317 @@
-"""Containers as processes: built from a pod's specification, started through the shim, ended by signals."""
+"""Starts of containers: asks the spawner for shims, hears of their ends, and finds them again after a restart.
+
+What counts is on disk (see runtime/shim.py); this module only follows it, so that a server that was killed and started
+again knows every run: by the shim's pid and start time when it lives, by ``exit.json`` when it has ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
+import fcntl
 import json
 import os
+import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
+from ffdl_ops.core.errors import FfdlError
+from ffdl_ops.local.minicluster.runtime.shim import descendants, start_ticks, write_json
 
-from ffdl_ops.local.minicluster.images import Image
-from ffdl_ops.local.minicluster.volumes import Mounts
+__all__ = ["LOST", "ProcessSpec", "Run", "Runtime"]
 
-__all__ = ["ConfigError", "Container"]
-
-_SHIM = Path(__file__).with_name("shim.py")
-_POLL_S = 0.1
+LOST = "The container could not be located when the pod was terminated"
+_SPAWNER = Path(__file__).parent / "runtime" / "spawner.py"
 
 
-class ConfigError(Exception):
-    """A container whose configuration names what is not there."""
+@dataclass(frozen=True)
+class ProcessSpec:
+    """What a container's process is.
 
-
-class Container:
-    """One container of one pod.
-
-    :param spec: its specification.
-    :param directory: where its files are (log, started, ended).
+    :param argv: program and arguments; the program is looked for in the environment's PATH.
+    :param env: the whole environment.
+    :param cwd: working directory.
+    :param uid: user and group to run as, or ``None`` for the server's own.
+    :param rlimits: limits by their names in ``resource``.
     """
 
-    def __init__(self, spec: Mapping[str, Any], directory: Path) -> None:
-        self.spec = spec
-        self.name: str = spec["name"]
-        self.directory = directory
-        self.log = directory / "log"
-        self.oom = False
+    argv: list[str]
+    env: Mapping[str, str]
+    cwd: str
+    uid: int | None
+    rlimits: Mapping[str, int] = field(default_factory=dict)
 
-    # -- state that is on disk ------------------------------------------------------------------------------------
-    def started(self) -> dict[str, Any] | None:
-        """Pid and start time, once it was started."""
-        return _read(self.directory / "started")
 
-    def ended(self) -> dict[str, Any] | None:
-        """Exit code, signal and time, once it has ended."""
-        return _read(self.directory / "ended")
+@dataclass
+class Run:
+    """One start of one container.
 
-    def start(self, argv: list[str], env: Mapping[str, str], cwd: Path, uid: int | None) -> None:
-        """Start it, unless it was started before (by an earlier life of this server)."""
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if (self.directory / "spec").exists():
-            return
-        spec = {
-            "argv": argv, "env": dict(env), "cwd": str(cwd), "uid": uid, "log": str(self.log),
-            "started_file": str(self.directory / "started"), "ended_file": str(self.directory / "ended"),
-        }  # fmt: skip
-        path = self.directory / "spec"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-            json.dump(spec, file)
-        subprocess.Popen(
-            [sys.executable, "-I", "-S", "-E", str(_SHIM), str(path)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True, env={}, cwd="/",
+    :param pod_uid: its pod.
+    :param container: its name.
+    :param attempt: 0 for the first start.
+    :param directory: where the shim keeps its files.
+    """
+
+    pod_uid: str
+    container: str
+    attempt: int
+    directory: Path
+    shim: int = 0
+    pid: int = 0
+    pid_ticks: int = 0
+    started: float = 0.0
+    exit: dict[str, Any] | None = None
+    killed_at: float | None = None
+
+    @property
+    def log(self) -> Path:
+        """Its output, as the shim writes it."""
+        return self.directory / "log"
+
+    @property
+    def running(self) -> bool:
+        """Whether its program runs."""
+        return bool(self.pid) and self.exit is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether all its processes are gone."""
+        return self.exit is not None
+
+    @property
+    def oom(self) -> bool:
+        """Whether it was killed for its memory limit."""
+        return (self.directory / "oom").exists()
+
+    @property
+    def identifier(self) -> str:
+        """The container's id, as in ``containerID``."""
+        return f"minicluster://{self.pod_uid.replace('-', '')}{self.attempt:04x}{self.container}"
+
+    def processes(self) -> list[int]:
+        """Pids of all its living processes."""
+        return descendants(self.shim) if self.running else []
+
+
+class Runtime:
+    """All runs of this machine.
+
+    :param directory: where each pod's runs are kept; the server's alone.
+    :param closed: directories to open for the tenants' users, as `spawner.open_view` takes them.
+    :param changed: called with a pod's uid after one of its runs has started or ended.
+    """
+
+    def __init__(self, directory: Path, closed: Mapping[str, list[str]], changed: Callable[[str], None]) -> None:
+        self.directory, self._closed, self._changed = directory, closed, changed
+        self.runs: dict[str, dict[str, list[Run]]] = {}
+        self._spawner: asyncio.subprocess.Process | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    async def open(self) -> None:
+        """Start the spawner and find the runs of an earlier server.
+
+        :raises FfdlError: when the spawner cannot start.
+        """
+        await self._start_spawner()
+        for directory in sorted(self.directory.glob("*/*-*/"), key=lambda path: int(path.name.rpartition("-")[2])):
+            name, _, attempt = directory.name.rpartition("-")
+            self._recover(Run(directory.parent.name, name, int(attempt), directory))
+
+    async def close(self) -> None:
+        """Let go of the spawner; runs go on."""
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        if self._spawner is not None and self._spawner.stdin is not None:
+            self._spawner.stdin.close()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._spawner.wait(), 2)
+
+    async def _start_spawner(self) -> None:
+        config = json.dumps({"closed": self._closed})
+        self._spawner = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", str(_SPAWNER), config, stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE, start_new_session=True, cwd="/", env={"PATH": os.environ.get("PATH", "")},
         )  # fmt: skip
+        if self._spawner.stdout is None:
+            raise FfdlError("the spawner has no output")
+        line = await self._spawner.stdout.readline()
+        if not line:
+            raise FfdlError(f"the spawner has not started: exit code {await self._spawner.wait()}")
+        self._keep(self._hear(self._spawner.stdout))
 
-    async def wait(self, memory_limit: int | None = None) -> dict[str, Any]:
-        """Wait for its end; past its memory limit it is killed. Returns the end's facts."""
-        beat = 0
-        while True:
-            ended = self.ended()
-            if ended is not None:
-                if self.oom:
-                    ended = {**ended, "reason": "OOMKilled"}
-                return ended
-            started = self.started()
-            if started is not None and beat % 3 == 0:
-                if memory_limit is not None and self._memory() > memory_limit:
-                    self.oom = True
-                    (self.directory / "oom").touch()
-                    self.signal(signal.SIGKILL)
-                elif not psutil.pid_exists(started["shim"]) and self.ended() is None:
-                    # The shim was killed: nobody will ever write how the process ended.
-                    self.signal(signal.SIGKILL)
-                    return {"code": 137, "signal": 9, "at": None, "reason": "ContainerStatusUnknown"}
-            beat += 1
-            await asyncio.sleep(_POLL_S if beat > 20 else 0.02)
+    def _keep(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal: SIGTERM to the main process, as a runtime does; SIGKILL to all of them."""
-        started = self.started()
-        if started is None or self.ended() is not None:
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if number == signal.SIGKILL:
-                for child in self._family(started["pid"]):
-                    with contextlib.suppress(psutil.Error):
-                        child.kill()
-                os.killpg(started["pid"], number)
+    async def _hear(self, stream: asyncio.StreamReader) -> None:
+        while line := await stream.readline():
+            message = json.loads(line)
+            run = self._by_directory(Path(message["directory"]))
+            if run is None:
+                continue
+            if "exit" in message:
+                self._end(run, message["exit"])
             else:
-                os.kill(started["pid"], number)
+                self._begin(run, message)
+        if not self._stopping:
+            await self._start_spawner()
 
-    def _family(self, pid: int) -> list[psutil.Process]:
+    def _by_directory(self, directory: Path) -> Run | None:
+        for run in self.of(directory.parent.name):
+            if run.directory == directory:
+                return run
+        return None
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+    def of(self, pod_uid: str) -> Iterator[Run]:
+        """All runs of a pod."""
+        for runs in self.runs.get(pod_uid, {}).values():
+            yield from runs
+
+    def last(self, pod_uid: str, container: str) -> Run | None:
+        """The newest run of a container."""
+        runs = self.runs.get(pod_uid, {}).get(container)
+        return runs[-1] if runs else None
+
+    def start(self, pod_uid: str, container: str, spec: ProcessSpec) -> Run:
+        """Start a container once more."""
+        before = self.runs.setdefault(pod_uid, {}).setdefault(container, [])
+        attempt = before[-1].attempt + 1 if before else 0
+        for old in before[:-1]:
+            shutil.rmtree(old.directory, ignore_errors=True)
+            before.remove(old)
+        directory = self.directory / pod_uid / f"{container}-{attempt}"
+        directory.mkdir(parents=True, mode=0o700)
+        text = {
+            "argv": spec.argv,
+            "env": dict(spec.env),
+            "cwd": spec.cwd,
+            "uid": spec.uid,
+            "rlimits": dict(spec.rlimits),
+        }
+        write_json(str(directory / "spec.json"), text)
+        run = Run(pod_uid, container, attempt, directory)
+        before.append(run)
+        if self._spawner is None or self._spawner.stdin is None:
+            raise FfdlError("the runtime is not open")
+        self._spawner.stdin.write(f"{directory}\n".encode())
+        return run
+
+    def signal(self, run: Run, number: int) -> None:
+        """Send a signal to a container's main process; SIGKILL goes to all its processes."""
+        if not run.running:
+            return
+        targets = [run.pid]
+        if number == signal.SIGKILL:
+            run.killed_at = time.time()
+            targets += run.processes()
+        for pid in targets:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+    def forget(self, pod_uid: str) -> None:
+        """Remove all files of a pod's runs."""
+        self.runs.pop(pod_uid, None)
+        shutil.rmtree(self.directory / pod_uid, ignore_errors=True)
+
+    def _recover(self, run: Run) -> None:
+        self.runs.setdefault(run.pod_uid, {}).setdefault(run.container, []).append(run)
+        started, ended = _read(run.directory / "started.json"), _read(run.directory / "exit.json")
+        if ended is None and started is None:
+            ended = self._give_up(run)
+        if started is not None:
+            run.shim, run.pid = started["shim"], started["pid"]
+            run.pid_ticks, run.started = started["pid_ticks"], started["started"]
+        if ended is not None:
+            run.exit = ended
+        elif started is not None and _lives(started["shim"], started["shim_ticks"]):
+            self._follow(run)
+        else:
+            self._lose(run)
+
+    def _give_up(self, run: Run) -> dict[str, Any] | None:
+        """Close a start that the earlier server did not see: no late shim may begin it."""
+        ending = {"code": 137, "lost": True, "started": time.time(), "finished": time.time()}
         try:
-            parent = psutil.Process(pid)
-            return [parent, *parent.children(recursive=True)]
-        except psutil.Error:
-            return []
+            with (run.directory / "spec.json").open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                write_json(str(run.directory / "exit.json"), ending)
+        except (BlockingIOError, FileNotFoundError):  # a shim is at it, or it was never handed over
+            time.sleep(0.2)
+            started = _read(run.directory / "started.json")
+            if started is not None:
+                run.shim, run.pid = started["shim"], started["pid"]
+                run.pid_ticks, run.started = started["pid_ticks"], started["started"]
+                self._follow(run)
+                return None
+        return ending
 
-    def _memory(self) -> int:
-        """Resident memory of the whole family, in bytes."""
-        started = self.started()
-        total = 0
-        for process in self._family(started["pid"]) if started else []:
-            with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
-        return total
+    def _begin(self, run: Run, message: Mapping[str, Any]) -> None:
+        if run.ended:
+            return
+        run.shim, run.pid = message["shim"], message["pid"]
+        run.pid_ticks, run.started = message["pid_ticks"], message["started"]
+        self._follow(run)
+        self._changed(run.pod_uid)
 
+    def _follow(self, run: Run) -> None:
+        """Hear of the shim's end from the kernel: it also tells when the shim was killed."""
+        try:
+            handle = os.pidfd_open(run.shim)
+        except OSError:
+            self._shim_gone(run)
+            return
+        loop = asyncio.get_running_loop()
 
-def environment_of(
-    spec: Mapping[str, Any], pod: Mapping[str, Any], image: Image, mounts: Mounts, values: Mapping[str, Any]
-) -> dict[str, str]:
-    """A container's environment: the image's, then what the pod says, with mount paths translated.
+        def gone() -> None:
+            loop.remove_reader(handle)
+            os.close(handle)
+            self._shim_gone(run)
 
-    :raises ConfigError: when it names a secret, a config map or a key that is not there.
-    """
-    env = dict(image.env)
-    for source in spec.get("envFrom") or []:
-        for kind, reference in (("secrets", "secretRef"), ("configmaps", "configMapRef")):
-            if reference in source:
-                name = source[reference]["name"]
-                data = values[kind].get(name)
-                if data is None:
-                    if source[reference].get("optional"):
-                        continue
-                    raise ConfigError(f'{kind[:-1]} "{name}" not found')
-                env.update({key: _text(kind, value) for key, value in data.items()})
-    for entry in spec.get("env") or []:
-        if "valueFrom" in entry:
-            value = _value_from(entry["valueFrom"], pod, values)
-            if value is not None:
-                env[entry["name"]] = value
+        loop.add_reader(handle, gone)
+
+    def _shim_gone(self, run: Run) -> None:
+        ending = _read(run.directory / "exit.json")
+        if ending is not None:
+            self._end(run, ending)
         else:
-            env[entry["name"]] = _expand(entry.get("value") or "", env)
-    return {name: mounts.text(value) for name, value in env.items()}
+            self._lose(run)
 
+    def _lose(self, run: Run) -> None:
+        """The shim was killed: end what it watched, and say that the exit code is unknown."""
+        if _lives(run.pid, run.pid_ticks):
+            with contextlib.suppress(OSError):
+                os.killpg(run.pid, signal.SIGKILL)
+        ending = {"code": 137, "lost": True, "started": run.started, "finished": time.time()}
+        write_json(str(run.directory / "exit.json"), ending)
+        self._end(run, ending)
 
-def _value_from(source: Mapping[str, Any], pod: Mapping[str, Any], values: Mapping[str, Any]) -> str | None:
-    for kind, reference in (("secrets", "secretKeyRef"), ("configmaps", "configMapKeyRef")):
-        if reference in source:
-            name, key = source[reference]["name"], source[reference]["key"]
-            data = values[kind].get(name)
-            if data is None or key not in data:
-                if source[reference].get("optional"):
-                    return None
-                what = f'{kind[:-1]} "{name}" not found' if data is None else f"couldn't find key {key} in {name}"
-                raise ConfigError(what)
-            return _text(kind, data[key])
-    if "fieldRef" in source:
-        path = source["fieldRef"]["fieldPath"]
-        found = path.partition("['")
-        value: Any = pod
-        for part in found[0].split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if found[1]:
-            value = (value or {}).get(found[2].rstrip("']"))
-        return "" if value is None else str(value)
-    return ""
-
-
-def _text(kind: str, value: str) -> str:
-    return base64.b64decode(value).decode("utf-8", "replace") if kind == "secrets" else value
-
-
-def _expand(value: str, env: Mapping[str, str]) -> str:
-    """Kubernetes' own expansion of `$(NAME)`; `$$(` is a literal `$(`."""
-    out, rest = "", value
-    while rest:
-        before, sign, after = rest.partition("$")
-        out += before
-        if not sign:
-            break
-        if after.startswith("$("):
-            out, rest = out + "$", after[1:]
-        elif after.startswith("(") and ")" in after and after[1 : after.index(")")] in env:
-            name = after[1 : after.index(")")]
-            out, rest = out + env[name], after[after.index(")") + 1 :]
-        else:
-            out, rest = out + "$", after
-    return out
+    def _end(self, run: Run, ending: dict[str, Any]) -> None:
+        if run.ended:
+            return
+        run.exit = ending
+        run.started = run.started or ending["started"]
+        self._changed(run.pod_uid)
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        return dict(json.loads(path.read_text()))
+        loaded: dict[str, Any] = json.loads(path.read_text())
+        return loaded
     except (OSError, ValueError):
         return None
+
+
+def _lives(pid: int, ticks: int) -> bool:
+    try:
+        return pid > 0 and start_ticks(pid) == ticks
+    except OSError:
+        return False

@@ -1,39 +1,76 @@
-"""Image names, resolved to local environments by a table; a name that is in none can't be pulled."""
+"""The image table: which names can be "pulled", and what local environment each stands for."""
 
 from __future__ import annotations
 
-import fnmatch
-import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from ffdl_ops.core.errors import UserError
+
 __all__ = ["Image", "Images"]
+
+_FIELDS = {"path_prepend", "env", "command"}
 
 
 @dataclass(frozen=True)
 class Image:
-    """A local environment: what a container of this image finds in its environment variables."""
+    """What a container of an image gets.
 
-    env: dict[str, str]
+    :param pattern: the pattern that matched its name.
+    :param path_prepend: directories put before the PATH.
+    :param env: environment of the image; the pod's own comes over it.
+    :param command: what runs when the pod names no command.
+    """
+
+    pattern: str
+    path_prepend: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
 
 
 class Images:
-    """The table.
+    """The table, in the file's order: the first pattern that matches a name wins.
 
-    :param path: a YAML file: `images: {pattern: {path_prepend: [...], env: {...}}}`.
+    :param path: a YAML file: pattern → {path_prepend: [...], env: {...}, command: [...]}; ``{python_prefix}`` stands for the
+        prefix of minicluster's own interpreter.
+    :raises UserError: when the file cannot be used.
     """
 
     def __init__(self, path: Path) -> None:
-        self._table = yaml.safe_load(path.read_text())["images"]
+        try:
+            loaded = yaml.safe_load(path.read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise UserError(f"The image table {path} cannot be read: {error}") from None
+        if not isinstance(loaded, Mapping) or not isinstance(loaded.get("images"), Mapping):
+            raise UserError(f"The image table {path} must have a mapping `images`: name pattern -> settings.")
+        self.table = [_image(path, str(pattern), value or {}) for pattern, value in loaded["images"].items()]
 
     def find(self, name: str) -> Image | None:
-        """The environment of an image, or ``None``."""
-        for pattern, entry in self._table.items():
-            if fnmatch.fnmatchcase(name, pattern):
-                prepend = [part.format(python_prefix=sys.prefix) for part in entry.get("path_prepend") or []]
-                path = os.pathsep.join([*prepend, "/usr/local/bin", "/usr/bin", "/bin"])
-                return Image({"PATH": path, "LANG": "C.UTF-8", **(entry.get("env") or {})})
+        """The image of a name, or ``None`` when it can't be pulled. A name without tag has the tag ``latest``."""
+        name, _, _ = name.partition("@")
+        if ":" not in name.rpartition("/")[2]:
+            name += ":latest"
+        bare = name.removeprefix("docker.io/").removeprefix("library/")
+        for image in self.table:
+            if fnmatchcase(name, image.pattern) or fnmatchcase(bare, image.pattern):
+                return image
         return None
+
+
+def _image(path: Path, pattern: str, value: Mapping[str, Any]) -> Image:
+    unknown = set(value) - _FIELDS
+    if unknown:
+        raise UserError(f"{path}: image {pattern!r} has unknown settings {sorted(unknown)}; known: {sorted(_FIELDS)}.")
+    filled = {"python_prefix": sys.prefix}
+    return Image(
+        pattern,
+        tuple(str(entry).format(**filled) for entry in value.get("path_prepend", ())),
+        {str(name): str(text).format(**filled) for name, text in (value.get("env") or {}).items()},
+        tuple(str(entry) for entry in value.get("command", ())),
+    )

@@ -1,64 +1,132 @@
-"""Containers' logs: read whole or in part, followed, with or without time stamps."""
+"""A container's log, from the form in which the shim keeps it to what ``/log`` answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["read_log", "tail_of"]
+from ffdl_ops.local.minicluster.times import parse_time
 
-_POLL_S = 0.1
+__all__ = ["LogOptions", "follow", "read", "tail"]
+
+_CHUNK = 1 << 18
+_EVERY_S = 0.05
 
 
-def tail_of(path: Path, size: int) -> str:
-    """The last bytes of a log, without time stamps."""
+@dataclass(frozen=True)
+class LogOptions:
+    """What a reader asks for.
+
+    :param timestamps: begin each line with its time.
+    :param since: only entries at or after this moment, in seconds since the epoch.
+    :param tail: only the last lines.
+    :param limit: stop after this many bytes.
+    """
+
+    timestamps: bool = False
+    since: float | None = None
+    tail: int | None = None
+    limit: int | None = None
+
+
+class _Parser:
+    """Entries in, output out; an entry that is not whole yet waits."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._options = options
+        self._rest = b""
+        self._within_line = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        *entries, self._rest = (self._rest + data).split(b"\n")
+        for entry in entries:
+            stamp, _, rest = entry.partition(b" ")
+            text = rest[9:]  # after "stdout F "
+            whole = rest[7:8] == b"F"
+            if self._options.since is not None and _seconds(stamp) < self._options.since:
+                self._within_line = not whole
+                continue
+            out = text + (b"\n" if whole else b"")
+            if self._options.timestamps and not self._within_line:
+                out = stamp + b" " + out
+            self._within_line = not whole
+            yield out
+
+
+def _seconds(stamp: bytes) -> float:
+    """The moment of an entry; its nanoseconds are cut to what Python reads."""
+    text = stamp.decode()
+    return parse_time(text[:26] + "Z" if len(text) > 27 else text)
+
+
+def read(path: Path, options: LogOptions) -> bytes:
+    """What there is."""
+    return b"".join(_read(path, options)[0])
+
+
+def _read(path: Path, options: LogOptions) -> tuple[list[bytes], int, _Parser]:
+    parser = _Parser(options)
+    pieces: list[bytes] = []
+    position = 0
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                pieces += parser.feed(chunk)
+            position = file.tell()
     except OSError:
-        return ""
-    lines = [line.partition(b" ")[2] for line in data.splitlines()]
-    return b"\n".join(lines)[-size:].decode("utf-8", "replace")
+        pass
+    if options.tail is not None:
+        pieces = _last_lines(pieces, options.tail)
+    return _limited(pieces, options.limit), position, parser
 
 
-async def read_log(
-    path: Path,
-    *,
-    follow: bool = False,
-    ended: Callable[[], bool] = lambda: True,
-    timestamps: bool = False,
-    since: datetime | None = None,
-    tail: int | None = None,
-) -> AsyncIterator[bytes]:
-    """A log's lines, in chunks; with `follow`, until the container has ended."""
-    since_text = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").encode() if since else b""
-    offset, rest, first = 0, b"", True
+def _last_lines(pieces: list[bytes], count: int) -> list[bytes]:
+    lines: deque[bytes] = deque(maxlen=count)
+    current = b""
+    for piece in pieces:
+        current += piece
+        if piece.endswith(b"\n"):
+            lines.append(current)
+            current = b""
+    if current and count:
+        lines.append(current)
+    return list(lines)
+
+
+def _limited(pieces: list[bytes], limit: int | None) -> list[bytes]:
+    if limit is None:
+        return pieces
+    return [b"".join(pieces)[:limit]]
+
+
+async def follow(path: Path, options: LogOptions, over: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """What there is, then what comes.
+
+    :param over: whether the container has ended: what has been written by then is still given.
+    """
+    pieces, position, parser = _read(path, options)
+    yield b"".join(pieces)
     while True:
-        over = ended()
+        ended = over()
+        new = b""
         try:
             with path.open("rb") as file:
-                file.seek(offset)
-                data = file.read(1 << 20)
+                file.seek(position)
+                new = file.read(_CHUNK)
         except OSError:
-            data = b""
-        offset += len(data)
-        rest += data
-        *lines, rest = rest.split(b"\n")
-        if first and tail is not None and len(data) < 1 << 20:
-            lines = lines[-tail:] if tail else []
-        first = first and not data
-        chosen = [line if timestamps else line.partition(b" ")[2] for line in lines if line[:26] >= since_text]
-        if chosen:
-            yield b"\n".join(chosen) + b"\n"
-        if not data:
-            if not follow or over:
-                return
-            await asyncio.sleep(_POLL_S)
+            pass
+        if new:
+            position += len(new)
+            yield b"".join(parser.feed(new))
+        elif ended:
+            return
+        else:
+            await asyncio.sleep(_EVERY_S)
 
 
-def since_of(since_seconds: str | None, since_time: str | None) -> datetime | None:
-    """The moment that a request's `sinceSeconds` or `sinceTime` names."""
-    if since_time:
-        return datetime.fromisoformat(since_time.replace("Z", "+00:00"))
-    return datetime.now(UTC) - timedelta(seconds=int(since_seconds)) if since_seconds else None
+def tail(path: Path, lines: int) -> bytes:
+    """The last lines of a log."""
+    return read(path, LogOptions(tail=lines))

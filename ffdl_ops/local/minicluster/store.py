@@ -1,159 +1,232 @@
-"""The cluster's objects: in memory for reading, on disk for the next start, with versions and a history for watches."""
+"""All objects, their versions, and the recent changes that watches replay.
+
+Objects in memory are never changed in place: an update puts a new one there, so that lists and watches may hold what they
+have read. Every write is in SQLite before it is told to anyone.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import json
-import time
+import sqlite3
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from ffdl_ops.local.minicluster.errors import ApiError
+from ffdl_ops.local.minicluster.errors import already_exists, conflict, expired, not_found
+from ffdl_ops.local.minicluster.resources import Resource, find
+from ffdl_ops.local.minicluster.times import now_iso
 
-__all__ = ["Event", "Store", "now_text"]
+__all__ = ["Change", "Object", "Store"]
 
 Object = dict[str, Any]
-Event = tuple[int, str, str, Object]
-_HISTORY = 5000
+Objects = list[Object]
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (kind TEXT, namespace TEXT, name TEXT, version INTEGER, body TEXT,
+                                    PRIMARY KEY (kind, namespace, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+"""
 
 
-def now_text() -> str:
-    """The present moment as Kubernetes writes it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+@dataclass(frozen=True)
+class Change:
+    """One write.
+
+    :param version: the resource version it made.
+    :param type: "ADDED", "MODIFIED" or "DELETED".
+    :param resource: what kind of object.
+    :param object: as it is after the write (for a deletion: as it last was, with the new version).
+    :param previous: as it was before.
+    """
+
+    version: int
+    type: str
+    resource: Resource
+    object: Object
+    previous: Object | None
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace, empty when it has none."""
+        return str(self.object["metadata"].get("namespace", ""))
 
 
 class Store:
-    """Objects by kind (the plural), namespace and name.
+    """Objects by kind, namespace and name.
 
-    :param directory: where they are kept.
+    :param path: the SQLite file.
+    :param history: how many changes are kept for watches.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.version = 0
-        self.oldest = 0
+    def __init__(self, path: Path, *, history: int = 4096) -> None:
+        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=NORMAL")
+        self._database.executescript(_SCHEMA)
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
-        self._history: deque[Event] = deque(maxlen=_HISTORY)
-        self._changed: set[asyncio.Event] = set()
-        self._load()
+        for kind, namespace, name, body in self._database.execute("SELECT kind, namespace, name, body FROM objects"):
+            self._objects.setdefault(kind, {})[namespace, name] = json.loads(body)
+        self.version = int(self.fact("version", "1"))
+        self._changes: deque[Change] = deque(maxlen=history)
+        self._oldest = self.version
+        self._listeners: list[Callable[[Change], None]] = []
+        self._untold: deque[Change] = deque()
+        self._telling = False
 
-    def _load(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for path in self.directory.glob("*/*.json"):
-            value = json.loads(path.read_text())
-            meta = value["metadata"]
-            self._objects.setdefault(path.parent.name, {})[meta.get("namespace", ""), meta["name"]] = value
-            self.version = max(self.version, int(meta["resourceVersion"]))
-        self.oldest = self.version
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
 
-    def _path(self, kind: str, namespace: str, name: str) -> Path:
-        return self.directory / kind / f"{quote(namespace, safe='')}%2F{quote(name, safe='')}.json"
+    # -- reading -------------------------------------------------------------------------------------------------
+    def peek(self, key: str, namespace: str, name: str) -> Object | None:
+        """An object, or ``None``. It must not be changed."""
+        return self._objects.get(key, {}).get((namespace, name))
 
-    def list(self, kind: str, namespace: str | None = None) -> list[Object]:
-        """All objects of a kind, of one namespace or of all."""
-        found = self._objects.get(kind, {})
-        return [one for (where, _), one in sorted(found.items()) if namespace is None or where == namespace]
-
-    def find(self, kind: str, namespace: str, name: str) -> Object | None:
-        """One object, or ``None``."""
-        return self._objects.get(kind, {}).get((namespace, name))
-
-    def get(self, kind: str, namespace: str, name: str) -> Object:
-        """One object.
+    def get(self, key: str, namespace: str, name: str) -> Object:
+        """An object. It must not be changed.
 
         :raises ApiError: 404.
         """
-        found = self.find(kind, namespace, name)
+        found = self.peek(key, namespace, name)
         if found is None:
-            raise ApiError.not_found(kind, name)
+            resource = find(key)
+            raise not_found(resource.plural, name, resource.group)
         return found
 
-    def create(self, kind: str, namespace: str, value: Object) -> Object:
-        """Store a new object.
+    def list(self, key: str, namespace: str = "") -> Objects:
+        """The objects of a kind, in one namespace or in all, by namespace and name."""
+        kept = self._objects.get(key, {})
+        return [kept[where] for where in sorted(kept) if not namespace or where[0] == namespace]
 
-        :raises ApiError: 409 when there is one of that name.
+    def everything(self, namespace: str) -> Iterator[tuple[Resource, Object]]:
+        """Every object in a namespace."""
+        for key, kept in self._objects.items():
+            for where, found in list(kept.items()):
+                if where[0] == namespace:
+                    yield find(key), found
+
+    def with_uid(self, uid: str) -> tuple[Resource, Object] | None:
+        """The object with a uid."""
+        for key, kept in self._objects.items():
+            for found in kept.values():
+                if found["metadata"]["uid"] == uid:
+                    return find(key), found
+        return None
+
+    def fact(self, name: str, default: str = "") -> str:
+        """One of the server's own small facts."""
+        row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else default
+
+    def set_fact(self, name: str, value: str) -> None:
+        """Keep a small fact."""
+        self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def drop_fact(self, name: str) -> None:
+        """Forget a small fact."""
+        self._database.execute("DELETE FROM facts WHERE name = ?", (name,))
+
+    # -- writing -------------------------------------------------------------------------------------------------
+    def create(self, key: str, body: Object) -> Object:
+        """Add an object: uid, creation time and version are set here.
+
+        :raises ApiError: 409 when the name is taken.
         """
-        value = copy.deepcopy(value)
-        meta = value.setdefault("metadata", {})
-        if not meta.get("name") and meta.get("generateName"):
-            meta["name"] = meta["generateName"] + uuid.uuid4().hex[:5]
-        if self.find(kind, namespace, meta["name"]) is not None:
-            raise ApiError.exists(kind, meta["name"])
-        if namespace:
-            meta["namespace"] = namespace
-        meta["uid"] = str(uuid.uuid4())
-        meta["creationTimestamp"] = now_text()
-        return self._put(kind, namespace, value, "ADDED")
+        resource = find(key)
+        meta = body["metadata"]
+        where = (meta.get("namespace", ""), meta["name"])
+        if where in self._objects.get(key, {}):
+            raise already_exists(resource.plural, meta["name"], resource.group)
+        fresh = {"uid": str(uuid.uuid4()), "creationTimestamp": now_iso()}
+        created = {**body, "metadata": {**meta, **fresh}}
+        return self._write("ADDED", resource, created, None)
 
-    def update(self, kind: str, namespace: str, value: Object, *, version: str | None = None) -> Object:
+    def update(self, key: str, body: Object, *, expected: str | None = None) -> Object:
         """Replace an object.
 
-        :param version: the resourceVersion that the writer has seen; 409 if it is not the present one.
+        :param expected: the version that it must have now, or ``None`` for any.
+        :raises ApiError: 404, or 409 when the version is another.
         """
-        present = self.get(kind, namespace, value["metadata"]["name"])
-        if version and version != present["metadata"]["resourceVersion"]:
-            raise ApiError.conflict(kind, value["metadata"]["name"])
-        value = copy.deepcopy(value)
-        for name in ("uid", "creationTimestamp", "namespace", "deletionTimestamp", "deletionGracePeriodSeconds"):
-            if name in present["metadata"] and name not in value["metadata"]:
-                value["metadata"][name] = present["metadata"][name]
-        return self._put(kind, namespace, value, "MODIFIED")
+        resource = find(key)
+        meta = body["metadata"]
+        previous = self.get(key, meta.get("namespace", ""), meta["name"])
+        if expected and expected != previous["metadata"]["resourceVersion"]:
+            why = "the object has been modified; please apply your changes to the latest version and try again"
+            raise conflict(resource.plural, meta["name"], why, resource.group)
+        kept = {name: previous["metadata"][name] for name in ("uid", "creationTimestamp")}
+        version = previous["metadata"]["resourceVersion"]
+        updated = {**body, "metadata": {**meta, **kept, "resourceVersion": version}}
+        if updated == previous:
+            return previous
+        return self._write("MODIFIED", resource, updated, previous)
 
-    def remove(self, kind: str, namespace: str, name: str) -> Object | None:
-        """Remove an object for good."""
-        found = self._objects.get(kind, {}).pop((namespace, name), None)
-        if found is None:
-            return None
-        self._path(kind, namespace, name).unlink(missing_ok=True)
-        gone = copy.deepcopy(found)
-        self.version += 1
-        gone["metadata"]["resourceVersion"] = str(self.version)
-        self._tell(kind, "DELETED", gone)
-        return gone
+    def delete(self, key: str, namespace: str, name: str) -> Object:
+        """Remove an object at once.
 
-    def _put(self, kind: str, namespace: str, value: Object, verb: str) -> Object:
-        self.version += 1
-        value["metadata"]["resourceVersion"] = str(self.version)
-        name = value["metadata"]["name"]
-        path = self._path(kind, namespace, name)
-        path.parent.mkdir(exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(value))
-        temporary.replace(path)
-        self._objects.setdefault(kind, {})[namespace, name] = value
-        self._tell(kind, verb, value)
-        return value
-
-    def _tell(self, kind: str, verb: str, value: Object) -> None:
-        if len(self._history) == _HISTORY:
-            self.oldest = self._history[0][0]
-        self._history.append((self.version, kind, verb, value))
-        for waiter in self._changed:
-            waiter.set()
-
-    def since(self, version: int, kind: str) -> Iterator[Event]:
-        """What happened to a kind after a version.
-
-        :raises ApiError: 410 when the history does not reach back so far.
+        :raises ApiError: 404.
         """
-        if version < self.oldest:
-            raise ApiError(410, "Expired", f"too old resource version: {version} ({self.oldest})")
-        for event in list(self._history):
-            if event[0] > version and event[1] == kind:
-                yield event
+        previous = self.get(key, namespace, name)
+        return self._write("DELETED", find(key), {**previous, "metadata": dict(previous["metadata"])}, previous)
 
-    async def changed(self, timeout_s: float) -> None:
-        """Wait for any change, or for the time to pass."""
-        waiter = asyncio.Event()
-        self._changed.add(waiter)
+    def _write(self, kind: str, resource: Resource, body: Object, previous: Object | None) -> Object:
+        version = self.version + 1
+        body["metadata"]["resourceVersion"] = str(version)
+        where = (body["metadata"].get("namespace", ""), body["metadata"]["name"])
+        row = (resource.key, *where)
+        self._database.execute("BEGIN")
+        if kind == "DELETED":
+            self._database.execute("DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?", row)
+        else:
+            text = json.dumps(body, separators=(",", ":"))
+            self._database.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", (*row, version, text))
+        self.set_fact("version", str(version))
+        self._database.execute("COMMIT")
+        self.version = version
+        kept = self._objects.setdefault(resource.key, {})
+        if kind == "DELETED":
+            kept.pop(where, None)
+        else:
+            kept[where] = body
+        self._tell(Change(version, kind, resource, body, previous))
+        return body
+
+    # -- changes -------------------------------------------------------------------------------------------------
+    def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call a listener after each write, in order.
+
+        :returns: what ends it.
+        """
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def since(self, version: int) -> tuple[Change, ...]:
+        """The changes after a version.
+
+        :raises ApiError: 410 when they are no longer kept.
+        """
+        if version < self._oldest:
+            raise expired(f"too old resource version: {version} ({self._oldest})")
+        return tuple(change for change in self._changes if change.version > version)
+
+    def compact(self) -> None:
+        """Forget the kept changes, as a cluster does after some minutes: older watches get 410."""
+        self._changes.clear()
+        self._oldest = self.version
+
+    def _tell(self, change: Change) -> None:
+        if len(self._changes) == self._changes.maxlen:
+            self._oldest = self._changes[0].version
+        self._changes.append(change)
+        self._untold.append(change)
+        if self._telling:  # a listener wrote: whoever is telling tells this one next, so that all see one order
+            return
+        self._telling = True
         try:
-            await asyncio.wait_for(waiter.wait(), timeout_s)
-        except TimeoutError:
-            pass
+            while self._untold:
+                told = self._untold.popleft()
+                for listener in list(self._listeners):
+                    listener(told)
         finally:
-            self._changed.discard(waiter)
+            self._telling = False

@@ -1,101 +1,209 @@
-"""A pod's volumes as directories of this machine, and its paths translated to them.
+"""A pod's volumes as real directories, and the mounts of its containers.
 
-There are no mount namespaces here: where a container expects a mount, its environment, command and arguments get the real
-directory instead. A program that has a mount's path written into it will not find it; one that reads its
-environment will.
+Directories of a pod: ``pods/<uid>/`` (the tenant's alone) with ``home``, ``tmp``, ``volumes/<name>`` and, per container,
+``containers/<name>`` with its termination message. Host paths are kept below ``hostpath/``.
 """
 
 from __future__ import annotations
 
 import base64
 import os
-import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Mounts", "make_volumes"]
+from ffdl_ops.core.errors import FfdlError
+from ffdl_ops.local.minicluster.downward import field_value, resource_field
+from ffdl_ops.local.minicluster.safepaths import make_below, write_below
+from ffdl_ops.local.minicluster.store import Object, Store
+
+__all__ = ["TERMINATION_LOG", "MountFailed", "PodDirectories", "Volumes"]
+
+TERMINATION_LOG = "/dev/termination-log"
+_MAKES = {"", "DirectoryOrCreate", "FileOrCreate"}
 
 
-class Mounts:
-    """One container's paths: what it calls them, and where they are.
+class MountFailed(FfdlError):
+    """A volume that can't be set up (yet); the message is the event's."""
 
-    :param places: mount path → real directory.
+
+@dataclass(frozen=True)
+class PodDirectories:
+    """Where a pod lives.
+
+    :param root: the pod's own directory.
+    :param uid: whose it is, or ``None`` for the server's own user.
     """
 
-    def __init__(self, places: Mapping[str, Path]) -> None:
-        self.places = dict(sorted(places.items(), key=lambda item: -len(item[0])))
-        names = "|".join(re.escape(path) for path in self.places)
-        self._pattern = re.compile(rf"(?<![\w./-])({names})(?=$|[/\s:;,'\"\)}}=&|>])") if names else None
+    root: Path
+    uid: int | None
 
-    def text(self, value: str) -> str:
-        """A text with every mount path in it replaced."""
-        if self._pattern is None:
-            return value
-        return self._pattern.sub(lambda found: str(self.places[found[1]]), value)
-
-    def path(self, value: str) -> Path:
-        """A container's path as a real one."""
-        return Path(self.text(value))
+    def make(self, relative: str, mode: int = 0o700) -> Path:
+        """A directory of the pod."""
+        return make_below(self.root.parent, f"{self.root.name}/{relative}", uid=self.uid, mode=mode, between=0o700)
 
 
-def make_volumes(
-    pod: Mapping[str, Any], directory: Path, hostpath_root: Path, owner: int | None, values: Mapping[str, Any]
-) -> dict[str, Path]:
-    """Make the pod's volumes.
+class Volumes:
+    """Sets up and removes pods' directories.
 
-    :param directory: the pod's own directory.
-    :param hostpath_root: below it are the host paths.
-    :param owner: the uid that the pod's processes run under; ``None`` leaves ownership alone.
-    :param values: by kind and name, the secrets and config maps that may be used.
-    :returns: by volume name, its directory.
-    :raises KeyError: naming a secret or config map that is not there.
+    :param state: the server's state directory.
+    :param store: where secrets, config maps and claims are.
     """
-    made: dict[str, Path] = {}
-    for volume in pod["spec"].get("volumes") or []:
+
+    def __init__(self, state: Path, store: Store) -> None:
+        self.state, self._store = state, store
+        self.pods, self.hostpath, self.claims = state / "pods", state / "hostpath", state / "claims"
+        for directory in (self.pods, self.hostpath, self.claims):
+            directory.mkdir(parents=True, exist_ok=True)
+            directory.chmod(0o711)
+
+    def directories(self, pod: Object, uid: int | None) -> PodDirectories:
+        """The directories of a pod, created when needed."""
+        name = pod["metadata"]["uid"]
+        make_below(self.pods, name, uid=uid)
+        made = PodDirectories(self.pods / name, uid)
+        for part in ("home", "tmp"):
+            made.make(part)
+        return made
+
+    def set_up(self, pod: Object, directories: PodDirectories) -> dict[str, Path]:
+        """Make a pod's volumes.
+
+        :returns: the real directory of each, by volume name.
+        :raises MountFailed: when something that a volume needs is missing.
+        """
+        ready: dict[str, Path] = {}
+        for volume in pod["spec"].get("volumes") or ():
+            try:
+                ready[volume["name"]] = self._one(pod, volume, directories)
+            except OSError as error:
+                raise MountFailed(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from None
+        return ready
+
+    def remove(self, pod_uid: str) -> None:
+        """Remove a pod's own directories."""
+        shutil.rmtree(self.pods / pod_uid, ignore_errors=True)
+
+    def _one(self, pod: Object, volume: Mapping[str, Any], directories: PodDirectories) -> Path:
         name = volume["name"]
         if "hostPath" in volume:
-            path = hostpath_root / volume["hostPath"]["path"].strip("/")
-            _make_owned(path, hostpath_root, owner)
-        else:
-            path = directory / "volumes" / name
-            _make_owned(path, directory, owner)
-            for file, content in _files(volume, pod, values).items():
-                target = path / file
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
-                if owner is not None:
-                    os.chown(target, owner, owner)
-        made[name] = path
-    return made
+            return self._host_path(volume["hostPath"], name, directories.uid)
+        if "persistentVolumeClaim" in volume:
+            return self._claim(pod, volume["persistentVolumeClaim"]["claimName"], name, directories.uid)
+        place = f"volumes/{name}"
+        files = self._files(pod, volume, name)
+        if files is None:
+            return directories.make(place)
+        path = directories.make(place)
+        for relative, (data, mode) in files.items():
+            if "/" in relative:
+                directories.make(f"{place}/{os.path.dirname(relative)}")
+            write_below(directories.root.parent, f"{directories.root.name}/{place}/{relative}", data,
+                        uid=directories.uid, mode=mode)  # fmt: skip
+        return path
 
+    def _host_path(self, source: Mapping[str, Any], name: str, uid: int | None) -> Path:
+        path, kind = str(source["path"]), source.get("type") or ""
+        real = self.hostpath / path.lstrip("/")
+        if kind not in _MAKES and not real.exists():
+            raise MountFailed(f'MountVolume.SetUp failed for volume "{name}" : hostPath type check failed: {path} is not a '
+                              f"{kind.lower()}")  # fmt: skip
+        return make_below(self.hostpath, path, uid=uid)
 
-def _files(volume: Mapping[str, Any], pod: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, bytes]:
-    if "secret" in volume:
-        data = values["secrets"][volume["secret"]["secretName"]]
-        return {key: base64.b64decode(value) for key, value in data.items()}
-    if "configMap" in volume:
-        return {key: value.encode() for key, value in values["configmaps"][volume["configMap"]["name"]].items()}
-    if "downwardAPI" in volume:
-        found = {}
-        for item in volume["downwardAPI"].get("items") or []:
-            value: Any = pod
-            for part in item["fieldRef"]["fieldPath"].split("."):
-                value = value.get(part, {}) if isinstance(value, Mapping) else value
-            lines = [f'{key}="{one}"' for key, one in value.items()] if isinstance(value, Mapping) else [str(value)]
-            found[item["path"]] = "\n".join(lines).encode()
+    def _claim(self, pod: Object, claim: str, name: str, uid: int | None) -> Path:
+        namespace = pod["metadata"]["namespace"]
+        if self._store.peek("persistentvolumeclaims", namespace, claim) is None:
+            raise MountFailed(f'persistentvolumeclaim "{claim}" not found')
+        return make_below(self.claims, f"{namespace}/{claim}", uid=uid)
+
+    # -- volumes made of objects ---------------------------------------------------------------------------------
+    def _files(self, pod: Object, volume: Mapping[str, Any], name: str) -> dict[str, tuple[bytes, int]] | None:
+        """The files of a secret, configMap, downwardAPI or projected volume; ``None`` for an empty directory."""
+        if "projected" in volume:
+            mode = volume["projected"].get("defaultMode", 0o644)
+            files: dict[str, tuple[bytes, int]] = {}
+            for source in volume["projected"].get("sources") or ():
+                for kind, value in source.items():
+                    files |= self._source(pod, kind, {"defaultMode": mode, **value}, name)
+            return files
+        for kind in ("secret", "configMap", "downwardAPI"):
+            if kind in volume:
+                return self._source(pod, kind, volume[kind], name)
+        return None
+
+    def _source(self, pod: Object, kind: str, source: Mapping[str, Any], volume: str) -> dict[str, tuple[bytes, int]]:
+        mode = int(source.get("defaultMode", 0o644))
+        if kind == "downwardAPI":
+            return {
+                item["path"]: (_downward(pod, item), int(item.get("mode", mode))) for item in source.get("items") or ()
+            }
+        if kind not in ("secret", "configMap"):
+            return {}  # a projected service-account token: none is issued
+        data = self._data(pod, kind, source, volume)
+        if data is None:
+            return {}
+        items = source.get("items")
+        if items is None:
+            return {key: (value, mode) for key, value in data.items()}
+        files = {}
+        for item in items:
+            if item["key"] not in data:
+                if source.get("optional"):
+                    continue
+                raise MountFailed(f'MountVolume.SetUp failed for volume "{volume}" : references non-existent '
+                                  f'{"secret" if kind == "secret" else "config"} key: {item["key"]}')  # fmt: skip
+            files[item["path"]] = (data[item["key"]], int(item.get("mode", mode)))
+        return files
+
+    def _data(self, pod: Object, kind: str, source: Mapping[str, Any], volume: str) -> dict[str, bytes] | None:
+        plural, word = ("secrets", "secret") if kind == "secret" else ("configmaps", "configmap")
+        name = source.get("secretName") or source.get("name") or ""
+        found = self._store.peek(plural, pod["metadata"]["namespace"], name)
+        if found is None:
+            if source.get("optional"):
+                return None
+            raise MountFailed(f'MountVolume.SetUp failed for volume "{volume}" : {word} "{name}" not found')
+        if kind == "secret":
+            return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+        plain = {key: str(value).encode() for key, value in (found.get("data") or {}).items()}
+        return plain | {key: base64.b64decode(value) for key, value in (found.get("binaryData") or {}).items()}
+
+    # -- mounts --------------------------------------------------------------------------------------------------
+    def mounts(
+        self, container: Mapping[str, Any], ready: Mapping[str, Path], directories: PodDirectories,
+        expand: Callable[[str], str],
+    ) -> dict[str, str]:  # fmt: skip
+        """The real path behind each mount path of a container, its termination message included.
+
+        :param expand: replaces the container's environment in ``subPathExpr``.
+        :raises MountFailed: when a sub-path can't be made.
+        """
+        found: dict[str, str] = {}
+        for mount in container.get("volumeMounts") or ():
+            real = ready[mount["name"]]
+            part = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
+            if part:
+                real = self._sub_path(real, part, directories.uid)
+            found[mount["mountPath"]] = str(real)
+        home = directories.make(f"containers/{container['name']}")
+        path = container.get("terminationMessagePath") or TERMINATION_LOG
+        if not any(path == mount or path.startswith(f"{mount.rstrip('/')}/") for mount in found):
+            found[path] = str(home / "termination-log")
         return found
-    return {}
+
+    def _sub_path(self, real: Path, part: str, uid: int | None) -> Path:
+        whole = real / part
+        if whole.is_file() and not whole.is_symlink() and ".." not in part.split("/"):
+            return whole
+        try:
+            return make_below(real, part, uid=uid)
+        except OSError as error:
+            raise MountFailed(f"failed to prepare subPath for volumeMount: {error}") from None
 
 
-def _make_owned(path: Path, root: Path, owner: int | None) -> None:
-    """Make a directory; those that are made on the way below the root belong to the owner alone."""
-    missing = []
-    step = path
-    while not step.exists() and step != root:
-        missing.append(step)
-        step = step.parent
-    for step in reversed(missing):
-        step.mkdir(mode=0o700, exist_ok=True)
-        if owner is not None:
-            os.chown(step, owner, owner)
+def _downward(pod: Object, item: Mapping[str, Any]) -> bytes:
+    if "fieldRef" in item:
+        return field_value(pod, item["fieldRef"]["fieldPath"]).encode()
+    return resource_field(pod, item["resourceFieldRef"], {}).encode()
