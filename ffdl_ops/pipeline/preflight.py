@@ -74,7 +74,7 @@ def start(svc: Services, job: JobRecord, lease: LeaseRecord) -> str:
     learner = next(one for one in pod.spec.containers if one.name == LEARNER)
     for entry in learner.env:
         if entry.name == "CHECKPOINT_DIR":
-            entry.value = f"{JOB_DIR}/state/{STAGE}/checkpoints"
+            entry.value = f"{JOB_DIR}/state/{STAGE}-{number}/checkpoints"
     return svc.cluster.create_pod(pod).metadata.name
 
 
@@ -127,7 +127,14 @@ def _spec(svc: Services, job: JobRecord, lease: LeaseRecord, number: int) -> Gan
         data_dir=data_dir_of(job),
         data_secret=data_secret_of(manifest),
     )
-    own = {"RESULT_DIR": f"{JOB_DIR}/state/{STAGE}/results", "LOG_DIR": f"{JOB_DIR}/logs/{STAGE}-{number}"}
+    place = f"{JOB_DIR}/state/{STAGE}-{number}"
+    own = {
+        "RESULT_DIR": f"{place}/results",
+        "LOG_DIR": f"{JOB_DIR}/logs/{STAGE}-{number}",
+        # Its own: the gang's first attempt must not meet at the address that the preflight left.
+        "JOB_STATE_DIR": place,
+        "FFDL_ATTEMPT": "1",
+    }
     return replace(spec, overrides=own)
 
 
