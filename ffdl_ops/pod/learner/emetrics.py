@@ -77,7 +77,7 @@ class MetricsFile:
     def _read(self, file) -> list[dict[str, object]]:  # type: ignore[no-untyped-def]
         if not self._goes_on(file):
             self._offset = 0
-        events = []
+        events: list[dict[str, object]] = []
         while True:
             file.seek(self._offset)
             data = file.read(_READ_BYTES)

@@ -9,7 +9,8 @@ __all__ = ["Learner", "Peer", "WrongEnvironment", "program_environment"]
 
 _OURS = "FFDL_"
 _SHARED = ("FFDL_ATTEMPT", "FFDL_RESTORED_STEP", "FFDL_RESTORED_GENERATION")
-_DIRECTORIES = ("RESULT_DIR", "CHECKPOINT_DIR", "MODEL_DIR", "LOG_DIR", "JOB_STATE_DIR")
+# The log first: the others may fail, which is then told there.
+_DIRECTORIES = ("LOG_DIR", "RESULT_DIR", "CHECKPOINT_DIR", "MODEL_DIR", "JOB_STATE_DIR")
 
 
 class WrongEnvironment(Exception):

@@ -47,10 +47,10 @@ class Launch:
     def run(self, peers: list[Peer]) -> End:
         """Run the program to its end. Raises `OSError` when no process can be made."""
         started = time.time()
+        watch = Watch(self._learner, self._log)
         keeper = Keeper(self._learner.command, self._learner.code_dir, program_environment(self._learner, peers))
         self._log.start()
-        watch = Watch(self._learner, self._log, keeper.pid)
-        watch.start()
+        watch.start(keeper.pid)
         ending = self._attend(keeper)
         watch.stop()
         return self._end(ending, started, watch)

@@ -113,10 +113,10 @@ def write_termination(path: str, report: dict[str, object]) -> None:
     report = dict(report)
     text = json.dumps(report)
     while len(text) > _TERMINATION_BYTES:
-        # JSON in ASCII: a character of the text takes at least one byte, so that cutting the excess always gets there.
+        # A character takes up to twelve bytes of JSON in ASCII: cutting too much would lose evidence that has room.
         excess = len(text) - _TERMINATION_BYTES
         name = max(("last_traceback", "reason"), key=lambda key: len(str(report.get(key) or "")))
-        report[name] = str(report[name])[max(1, excess // 6) :]
+        report[name] = str(report[name])[max(1, excess // 12) :]
         text = json.dumps(report)
     # Written in place: on a cluster the file is a mount of its own, which can't be replaced.
     with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as file:

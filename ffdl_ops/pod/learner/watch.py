@@ -50,18 +50,17 @@ class Progress:
 class Watch:
     """Looks at the program each second and echoes what it tells into the log.
 
-    :param ancestor: the process that everything of the program is below.
+    Make it before the program starts: what is there by then is not the program's.
     """
 
-    def __init__(self, learner: Learner, log: Log, ancestor: int) -> None:
+    def __init__(self, learner: Learner, log: Log) -> None:
         self._log = log
-        self._ancestor = ancestor
         self._progress = Progress(learner.progress_path)
         path = metrics_file_of(learner.env)
         self._metrics = MetricsFile(path) if path else None
         self._oom_kills_before = count_oom_kills()
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._look_until_done, daemon=True)
+        self._thread: threading.Thread | None = None
         self.peak_bytes = 0
 
     @property
@@ -69,22 +68,24 @@ class Watch:
         """The last step of the progress file."""
         return self._progress.step
 
-    def start(self) -> None:
-        """Begin to look."""
+    def start(self, ancestor: int) -> None:
+        """Begin to look; everything of the program is below the process `ancestor`."""
+        self._thread = threading.Thread(target=self._look_until_done, args=(ancestor,), daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Look a last time and end; a volume that hangs is not waited for."""
         self._done.set()
-        self._thread.join(timeout=2 * _POLL_S)
+        if self._thread is not None:
+            self._thread.join(timeout=2 * _POLL_S)
 
     def oom_kills(self) -> int:
         """How many processes of the container the kernel has killed for memory since this began."""
         return max(0, count_oom_kills() - self._oom_kills_before)
 
-    def _look_until_done(self) -> None:
+    def _look_until_done(self, ancestor: int) -> None:
         while not self._done.wait(_POLL_S):
-            self.peak_bytes = max(self.peak_bytes, resident_bytes(self._ancestor))
+            self.peak_bytes = max(self.peak_bytes, resident_bytes(ancestor))
             self._echo()
         self._echo()
 

@@ -157,7 +157,7 @@ while step < options.epochs * steps_per_epoch:
         raise RuntimeError(f"told to crash at step {step}")
     if float(flags):
         save(step)
-        print(f"stopped at step={step}", flush=True)
+        print(f"stopped and saved at step={step}", flush=True)
         sys.exit(143)
     if step % steps_per_epoch == 0:
         save(step)

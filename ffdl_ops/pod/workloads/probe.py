@@ -76,7 +76,7 @@ while step < options.steps:
     wait(options.seconds_per_step)
     if asked:
         write(checkpoint, {"step": step})
-        print(f"stopped at step={step}", flush=True)
+        print(f"stopped and saved at step={step}", flush=True)
         sys.exit(143)
 
 if rank == "0":
