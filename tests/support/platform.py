@@ -1,82 +1,129 @@
-"""A whole embedded platform for a test session: on free ports, in a directory of its own, gone afterwards."""
+"""The whole embedded platform for tests: in a directory of its own, on free ports, gone afterwards even if pytest is killed.
+
+Run as a program it is the guard: it waits until its standard input ends, which it does however the test process ends, and
+then stops the platform and removes its directory (TEST_KEEP=1 keeps it).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ffdl_ops.adapters.settings import Settings
-from ffdl_ops.local.services.seed import seed_digits
+import yaml
+
+from ffdl_ops.adapters.settings import Settings, config_dir, home_dir
+from ffdl_ops.local.services.environment import DAG_FOLDERS
 from ffdl_ops.local.services.stack import Stack
 
-__all__ = ["Platform", "free_ports", "running_platform"]
+__all__ = ["REPOSITORY", "Platform", "free_ports", "new_platform", "running_platform"]
 
-SERVICES = ("airflow", "mlflow", "s3", "minicluster")
+REPOSITORY = Path(__file__).resolve().parents[2]
+_OURS = ("FFDL_", "AIRFLOW_", "MLFLOW_", "KUBECONFIG")
+_SERVICES = ("airflow", "mlflow", "s3", "minicluster")
 
 
 @dataclass(frozen=True)
 class Platform:
-    """A platform that is up.
+    """One platform, up or down.
 
-    :param settings: as any program of it sees them.
-    :param environment: the variables that lead a child process to it.
+    :param home: its FFDL_HOME.
+    :param config: its FFDL_CONFIG_DIR.
+    :param dag_folders: what its Airflow reads.
     """
 
-    settings: Settings
-    stack: Stack
-    environment: dict[str, str]
+    home: Path
+    config: Path
+    dag_folders: tuple[Path, ...] = DAG_FOLDERS
 
     @property
-    def home(self) -> Path:
-        """Its FFDL_HOME."""
-        return self.settings.home
+    def settings(self) -> Settings:
+        """The settings as the platform's own programs see them."""
+        return Settings.load(self.home, self.config)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which `ffdl`, run as a program, works on this platform."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+        return {**kept, "FFDL_HOME": str(self.home), "FFDL_CONFIG_DIR": str(self.config)}
+
+    @property
+    def stack(self) -> Stack:
+        """Its services, as the configuration says now."""
+        return Stack(self.settings, dag_folders=self.dag_folders)
+
+    def ffdl(self, *arguments: str, timeout_s: float = 300.0) -> subprocess.CompletedProcess[str]:
+        """Run `ffdl` on this platform."""
+        return subprocess.run(
+            [sys.executable, "-c", "from ffdl_ops.cli.main import main; main()", *arguments], env=self.environment, cwd=REPOSITORY,
+            capture_output=True, text=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+@contextlib.contextmanager
+def new_platform(dag_folders: tuple[Path, ...] = DAG_FOLDERS) -> Iterator[Platform]:
+    """A platform that nothing of is up yet; what of it is up at the end is stopped, and its directory removed."""
+    for name in [name for name in os.environ if name.startswith("FFDL_PORT_")]:
+        del os.environ[name]  # the developer's own platform is there
+    home = Path(tempfile.mkdtemp(prefix="ffdl-platform-"))
+    home.chmod(0o711)  # PostgreSQL and the pods have users of their own
+    shutil.copytree(REPOSITORY / "config", home / "config")
+    path = home / "config" / "platform.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["ports"] = dict(zip(_SERVICES, free_ports(len(_SERVICES)), strict=True))
+    path.write_text(yaml.safe_dump(content))
+    platform = Platform(home, home / "config", dag_folders)
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.platform", str(home)], env=platform.environment, cwd=REPOSITORY,
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield platform
+    finally:
+        if guard.stdin is not None:
+            guard.stdin.close()
+        guard.wait(timeout=120)
 
 
-@contextmanager
-def running_platform() -> Iterator[Platform]:
-    """Start a platform, seed its data, stop it; its log stays behind when FFDL_TEST_KEEP is set.
+@contextlib.contextmanager
+def running_platform(dag_folders: tuple[Path, ...] = DAG_FOLDERS) -> Iterator[Platform]:
+    """A platform that is up for the block.
 
-    With FFDL_TEST_RUNNING set, the platform that is up (by FFDL_HOME) is used and left up: quicker while developing.
+    With FFDL_TEST_RUNNING set it is the one of FFDL_HOME, which is left up: quicker while developing.
     """
     if os.environ.get("FFDL_TEST_RUNNING"):
-        settings = Settings.load()
-        yield Platform(settings, Stack(settings), {})
+        yield Platform(home_dir(), config_dir(), dag_folders)
         return
-    home = Path(tempfile.mkdtemp(prefix="ffdl-test-"))
-    home.chmod(0o711)
-    ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
-    environment = {"FFDL_HOME": str(home), **{f"FFDL_PORT_{name.upper()}": str(port) for name, port in ports.items()}}
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    stack = Stack(Settings.load())
-    try:
-        stack.up()
-        settings = Settings.load()
-        for tenant in settings.tenants:
-            stack.wait_for_dag(f"train__{tenant.name}")
-            seed_digits(settings, tenant.name)
-        yield Platform(settings, stack, environment)
-    finally:
-        stack.down()
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        if not os.environ.get("FFDL_TEST_KEEP"):
-            shutil.rmtree(home, ignore_errors=True)
+    with new_platform(dag_folders) as platform:
+        platform.stack.up()
+        yield platform
+
+
+def free_ports(number: int) -> list[int]:
+    """Different ports that nobody listens on now."""
+    with contextlib.ExitStack() as probes:
+        ports = []
+        for _ in range(number):
+            probe = probes.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            ports.append(int(probe.getsockname()[1]))
+        return ports
+
+
+def _guard(home: Path) -> None:
+    sys.stdin.buffer.read()
+    with contextlib.suppress(Exception):
+        Platform(home, home / "config").stack.down()
+    if not os.environ.get("TEST_KEEP"):
+        shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    _guard(Path(sys.argv[1]))

@@ -50,11 +50,11 @@ class Health:
 
         :raises OSError: when the API server does not answer.
         """
-        url = f"http://127.0.0.1:{self.port}/api/v2/monitor/health"
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            health: dict[str, Any] = json.load(answer)
+        health = self._ask("/api/v2/monitor/health", 10.0)
         if component == "api-server":
-            return bool(health["metadatabase"]["status"] == "healthy")
+            # The first request to the tasks' own API builds it, which takes seconds: the first task is not to wait for it.
+            tasks = self._ask("/execution/health", 60.0)
+            return bool(health["metadatabase"]["status"] == tasks["status"] == "healthy")
         name = _HEALTH_NAMES[component]
         part = health.get(name) or {}
         beat = part.get(f"latest_{name}_heartbeat")
@@ -62,6 +62,11 @@ class Health:
             return False
         since = float(_process(self.home, component).record().get("since", 0))
         return datetime.fromisoformat(beat).timestamp() >= since
+
+    def _ask(self, path: str, timeout_s: float) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=timeout_s) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
 
 
 class Airflow:
