@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ffdl_ops.local.minicluster.api.request import Target, read_body, respond
+from ffdl_ops.local.minicluster.api.request import Target, read_body, respond, truth
 from ffdl_ops.local.minicluster.containers import Run
 from ffdl_ops.local.minicluster.deletion import DeleteOptions, delete
 from ffdl_ops.local.minicluster.errors import ApiError, bad_request, conflict, not_found
@@ -69,9 +69,9 @@ async def send_log(kubelet: Kubelet, target: Target, request: web.Request) -> we
     """GET of ``pods/x/log``."""
     query = request.query
     pod = kubelet.store.get("pods", target.namespace, target.name)
-    run = _run(kubelet, pod, _container(pod, query.get("container")), _true(query.get("previous")))
+    run = _run(kubelet, pod, _container(pod, query.get("container")), truth(query.get("previous")))
     options = _options(query)
-    if not _true(query.get("follow")):
+    if not truth(query.get("follow")):
         return web.Response(body=read(run.log, options), content_type="text/plain")
     response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
@@ -84,10 +84,6 @@ async def send_log(kubelet: Kubelet, target: Target, request: web.Request) -> we
     return response
 
 
-def _true(text: str | None) -> bool:
-    return text in ("true", "1", "True")
-
-
 def _options(query: Any) -> LogOptions:
     try:
         since = parse_time(query["sinceTime"]) if query.get("sinceTime") else None
@@ -97,7 +93,7 @@ def _options(query: Any) -> LogOptions:
         limit = int(query["limitBytes"]) if query.get("limitBytes") else None
     except ValueError as error:
         raise bad_request(f"invalid log options: {error}") from None
-    return LogOptions(_true(query.get("timestamps")), since, tail, limit)
+    return LogOptions(truth(query.get("timestamps")), since, tail, limit)
 
 
 async def evict(store: Store, target: Target, request: web.Request) -> web.Response:

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ffdl_ops.local.minicluster.api.request import Target, respond, wants_table
+from ffdl_ops.local.minicluster.api.request import Target, respond, truth, wants_table
 from ffdl_ops.local.minicluster.errors import ApiError, bad_request, expired
 from ffdl_ops.local.minicluster.selectors import field_selector, label_selector
 from ffdl_ops.local.minicluster.store import Change, Object, Store
@@ -141,7 +141,7 @@ async def watch(store: Store, target: Target, request: web.Request) -> web.Strea
     version = _number(query, "resourceVersion")
     queue: asyncio.Queue[Change] = asyncio.Queue()
     initial: list[Object] = []
-    if version is None or version == 0 or query.get("sendInitialEvents") == "true":
+    if version is None or version == 0 or truth(query.get("sendInitialEvents")):
         initial = select(store, target, query)
     else:
         for change in store.since(version):
@@ -169,12 +169,12 @@ class _Watch:
         """Send until the client's time is over or it goes."""
         query = self._request.query
         end = time.monotonic() + (_number(query, "timeoutSeconds") or 3600)
-        bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
+        bookmarks = truth(query.get("allowWatchBookmarks"))
         self._response.enable_chunked_encoding()
         await self._response.prepare(self._request)
         for body in initial:
             await self._send("ADDED", body)
-        if query.get("sendInitialEvents") == "true":
+        if truth(query.get("sendInitialEvents")):
             await self._bookmark({"k8s.io/initial-events-end": "true"})
         while (left := end - time.monotonic()) > 0:
             try:

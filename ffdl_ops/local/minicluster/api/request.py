@@ -12,7 +12,7 @@ from aiohttp import web
 from ffdl_ops.local.minicluster.errors import bad_request, unsupported_media
 from ffdl_ops.local.minicluster.resources import BY_PATH, Resource
 
-__all__ = ["Target", "parse_target", "read_body", "respond", "wants_table"]
+__all__ = ["Target", "parse_target", "read_body", "respond", "truth", "wants_table"]
 
 Object = dict[str, Any]
 
@@ -96,6 +96,11 @@ def respond(body: Any, status: int = 200, warning: str = "") -> web.Response:
         headers["Warning"] = f'299 - "{warning}"'
     text = json.dumps(body, separators=(",", ":")).encode()
     return web.Response(body=text, status=status, content_type="application/json", headers=headers)
+
+
+def truth(text: str | None) -> bool:
+    """A yes or no in a query, as the real server reads it."""
+    return text in ("1", "t", "T", "true", "TRUE", "True")
 
 
 def wants_table(request: web.Request) -> bool:

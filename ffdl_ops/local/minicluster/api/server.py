@@ -11,7 +11,7 @@ from aiohttp import web
 from ffdl_ops.local.minicluster.api import pods, reads, writes
 from ffdl_ops.local.minicluster.api.admin import Admin
 from ffdl_ops.local.minicluster.api.discovery import PUBLIC, discover
-from ffdl_ops.local.minicluster.api.request import Target, parse_target, read_body, respond
+from ffdl_ops.local.minicluster.api.request import Target, parse_target, read_body, respond, truth
 from ffdl_ops.local.minicluster.auth import Credentials
 from ffdl_ops.local.minicluster.deletion import DeleteOptions, delete
 from ffdl_ops.local.minicluster.errors import ApiError, bad_request, method_not_allowed, unauthorized
@@ -145,7 +145,7 @@ class ApiServer:
 
 
 def _watches(request: web.Request) -> bool:
-    return request.query.get("watch") in ("true", "1", "True") or "/watch/" in request.path
+    return truth(request.query.get("watch")) or "/watch/" in request.path
 
 
 def _delete_options(body: Any, request: web.Request) -> DeleteOptions:
