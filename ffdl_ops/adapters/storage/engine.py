@@ -22,7 +22,9 @@ from ffdl_ops.core.errors import PermanentError
 __all__ = ["find_engine", "run_engine"]
 
 _RETRIES = 3
-_WORKERS = 64
+_WORKERS = 32
+_TUNING = {"GOGC": "400"}
+"""Rarer garbage collection: less of a small machine's processor for some 50 MiB more memory."""
 _PDEATHSIG = 1
 _KEPT = ("PATH", "HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "AWS_CA_BUNDLE")
 
@@ -50,7 +52,7 @@ def run_engine(config: StoreConfig, arguments: list[str], doing: str, *, command
     command = [find_engine(), "--json", "--log", "error", "--retry-count", str(_RETRIES), "--numworkers", str(_WORKERS)]
     if config.endpoint_url:
         command += ["--endpoint-url", config.endpoint_url]
-    environment = {name: os.environ[name] for name in _KEPT if name in os.environ} | config.environment()
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ} | _TUNING | config.environment()
     done = subprocess.run(
         command + arguments,
         env=environment,

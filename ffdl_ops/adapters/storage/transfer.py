@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ffdl_ops.adapters.storage.datasets import Dataset
@@ -16,7 +16,7 @@ from ffdl_ops.adapters.storage.engine import run_engine
 from ffdl_ops.adapters.storage.errors import DataChanged, DiskTrouble, from_disk
 from ffdl_ops.adapters.storage.store import ObjectStore
 
-__all__ = ["Download", "Upload", "download", "download_dataset", "upload"]
+__all__ = ["Download", "Upload", "check_space", "download", "download_dataset", "upload"]
 
 _GLOBS = frozenset("*?")
 _LINE_BREAKERS = frozenset("\n\r\0")
@@ -54,14 +54,13 @@ def download_dataset(store: ObjectStore, dataset: Dataset, directory: str) -> No
     if whole and not _GLOBS & set(folder):
         source = f"s3://{dataset.bucket}/{folder}*"
         run_engine(store.config, ["cp", source, f"{directory}/"], f"downloading s3://{dataset.bucket}/{folder}")
-        _check_nothing_else(dataset, directory)
     else:
         items = [
             Download(dataset.bucket, one.key, one.size, os.path.join(directory, name))
             for name, one in dataset.objects.items()
         ]
         download(store, items)
-    _check_sizes({os.path.join(directory, name): one.size for name, one in dataset.objects.items()})
+    _check_all(dataset, directory)
 
 
 def download(store: ObjectStore, items: Sequence[Download]) -> int:
@@ -88,7 +87,7 @@ def download(store: ObjectStore, items: Sequence[Download]) -> int:
 
 
 def upload(store: ObjectStore, items: Sequence[Upload]) -> int:
-    """Upload files; symbolic links are not followed. Sizes are verified by :func:`verify_uploads`.
+    """Upload files; symbolic links are not followed. The caller verifies what arrived.
 
     :returns: their bytes.
     """
@@ -134,18 +133,35 @@ def _check_sizes(expected: dict[str, int]) -> None:
         except OSError:
             arrived = None
         if arrived != size:
-            raise DataChanged(
-                f"{os.path.basename(path)}: {size} bytes were expected and {arrived if arrived is not None else 'no file'} "
-                "arrived; the object changed during the download. Run the job again to take the data as it is now."
-            )
+            raise _differs(os.path.basename(path), size, arrived)
 
 
-def _check_nothing_else(dataset: Dataset, directory: str) -> None:
-    for where, _, names in os.walk(directory):
-        for name in names:
-            relative = os.path.relpath(os.path.join(where, name), directory)
-            if relative not in dataset.objects:
-                raise DataChanged(
-                    f"s3://{dataset.bucket}/{dataset.prefix}: object {relative!r} was added during the download. "
-                    "Run the job again to take the data as it is now."
-                )
+def _check_all(dataset: Dataset, directory: str) -> None:
+    """Compare what is in the directory with the data set: every file, its size, and nothing else."""
+    arrived = dict(_sizes_below(directory, ""))
+    for name, one in dataset.objects.items():
+        size = arrived.pop(name, None)
+        if size != one.size:
+            raise _differs(name, one.size, size)
+    if arrived:
+        raise DataChanged(
+            f"s3://{dataset.bucket}/{dataset.prefix}: object {min(arrived)!r} was added during the download. "
+            "Run the job again to take the data as it is now."
+        )
+
+
+def _sizes_below(directory: str, prefix: str) -> Iterator[tuple[str, int]]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _sizes_below(entry.path, f"{prefix}{entry.name}/")
+            else:
+                yield prefix + entry.name, entry.stat(follow_symlinks=False).st_size
+
+
+def _differs(name: str, expected: int, arrived: int | None) -> DataChanged:
+    what = "no file" if arrived is None else str(arrived)
+    return DataChanged(
+        f"{name}: {expected} bytes were expected and {what} arrived; the object changed during the download. "
+        "Run the job again to take the data as it is now."
+    )
