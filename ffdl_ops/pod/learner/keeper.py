@@ -17,7 +17,7 @@ import select
 import signal
 import time
 
-from ffdl_ops.pod.learner.processes import adopt_orphans, end_with_parent, kill_descendants
+from ffdl_ops.pod.learner.processes import adopt_orphans, end_descendants, end_with_parent, kill_descendants
 
 __all__ = ["Ending", "Keeper"]
 
@@ -86,7 +86,7 @@ class Keeper:
             return Ending(status, bool(value["stopped"]), int(value["peak_bytes"]))
         except (ValueError, KeyError):
             # Something killed the keeper; what it held is the launcher's now.
-            kill_descendants(os.getpid())
+            end_descendants(_KILLING_S)
             return Ending(signal.SIGKILL, False, 0)
 
     def _tell(self, word: bytes) -> None:

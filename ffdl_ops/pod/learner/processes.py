@@ -6,8 +6,11 @@ import contextlib
 import ctypes
 import os
 import signal
+import time
 
-__all__ = ["adopt_orphans", "descendants", "end_with_parent", "kill_descendants", "resident_bytes"]
+__all__ = [
+    "adopt_orphans", "descendants", "end_descendants", "end_with_parent", "kill_descendants", "resident_bytes",
+]  # fmt: skip
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -49,6 +52,19 @@ def kill_descendants(ancestor: int) -> None:
     for pid in descendants(ancestor):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
+
+
+def end_descendants(within_s: float) -> None:
+    """Kill and reap everything below this process, for at most so many seconds."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        kill_descendants(os.getpid())
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.005)
 
 
 def resident_bytes(ancestor: int) -> int:

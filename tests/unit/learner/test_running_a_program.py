@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ffdl_ops.pod.learner.processes import descendants
 from tests.unit.learner.pods import Job, alive, eventually
 
 
@@ -59,7 +62,7 @@ def test_time_stamps_rise_strictly_even_for_many_lines_at_once(job: Job) -> None
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "signal"),
+    ("command", "code", "number"),
     [
         ("true", 0, None),
         ("exit 3", 3, None),
@@ -68,9 +71,9 @@ def test_time_stamps_rise_strictly_even_for_many_lines_at_once(job: Job) -> None
         ("no-such-command-here", 127, None),
     ],
 )
-def test_the_programs_end_is_the_learners(job: Job, command: str, code: int, signal: int | None) -> None:
+def test_the_programs_end_is_the_learners(job: Job, command: str, code: int, number: int | None) -> None:
     learner = job.run(command)
-    assert (learner.wait(), learner.report["exit_code"], learner.report["signal"]) == (code, code, signal)
+    assert (learner.wait(), learner.report["exit_code"], learner.report["signal"]) == (code, code, number)
     assert learner.report["terminated_by_platform"] is False
 
 
@@ -101,6 +104,18 @@ def test_nothing_outlives_a_launcher_that_is_killed(job: Job) -> None:
     assert all(alive(pid) for pid in pids)
     learner.kill()
     eventually("all of it is gone", lambda: not any(alive(pid) for pid in pids))
+
+
+def test_a_program_ends_with_the_process_that_keeps_it(job: Job) -> None:
+    """Something kills the keeper: the launcher notices, ends the rest, and tells of a SIGKILL."""
+    learner = job.start("setsid sh -c 'echo $$; exec sleep 60' & sh -c 'echo $$; exec sleep 60'; true")
+    eventually("both run", lambda: len(learner.lines) == 2)
+    pids = [int(line) for line in learner.lines]
+    keeper = descendants(learner.process.pid)[0]
+    os.kill(keeper, signal.SIGKILL)
+    assert learner.wait() == 137
+    assert learner.report["signal"] == 9
+    assert not any(alive(pid) for pid in pids)
 
 
 def test_a_program_that_closes_its_output_is_still_waited_for(job: Job) -> None:
