@@ -10,7 +10,7 @@ import pytest
 from kubernetes import client
 
 from ffdl_ops.local.minicluster.admin import AdminClient
-from tests.conformance.bench import Bench, MiniClusterProcess, unique
+from tests.conformance.bench import Bench, MiniClusterProcess, eventually, unique
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -79,7 +79,10 @@ def fresh(tmp_path: Path) -> Iterator[MiniClusterProcess]:
     server = MiniClusterProcess(tmp_path / "minicluster")
     server.start()
     yield server
-    if server.process is not None and server.process.poll() is None:
-        server.kill()
-    server.start("--stop-pods")
+    if server.process is None or server.process.poll() is not None:
+        server.start()
+    bench = Bench(str(server.kubeconfig), "default")
+    for pod in bench.core.list_namespaced_pod("default").items:
+        bench.delete(pod.metadata.name, grace_s=0)
+    eventually("no runs", lambda: not any((server.state / "server" / "pods").iterdir()))
     server.stop()

@@ -45,7 +45,7 @@ def test_a_pod_that_does_not_listen_is_killed_after_its_grace_period(bench: Benc
     bench.delete("stubborn", grace_s=1)
     bench.wait_log("stubborn", "no")
     bench.wait_gone("stubborn", within_s=6)
-    assert time.monotonic() - start > 0.5
+    assert time.monotonic() - start > 0.9
 
 
 def test_a_pod_is_listed_until_its_processes_are_gone(bench: Bench) -> None:
@@ -128,7 +128,7 @@ def test_a_container_over_its_memory_limit_is_oom_killed(bench: Bench) -> None:
 
 def test_memory_is_counted_over_all_processes_of_a_container(bench: Bench) -> None:
     child = "import time; x = bytearray(b'x' * (40 << 20)); time.sleep(30)"
-    code = f"import subprocess, sys\nfor one in [subprocess.Popen([sys.executable, '-c', {child!r}]) for _ in range(3)]: one.wait()"
+    code = f"import subprocess, sys\nall = [subprocess.Popen([sys.executable, '-c', {child!r}]) for _ in range(3)]\nall[0].wait()"
     limits = {"resources": {"limits": {"memory": "100Mi"}}}
     bench.create(shell_pod("family", "", container={"image": PYTHON, "command": ["python3", "-c", code], **limits}))
     pod = bench.wait_phase("family", "Failed", "Succeeded")

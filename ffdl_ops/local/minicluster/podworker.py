@@ -59,6 +59,7 @@ class PodWorker:
         self._messages: dict[tuple[str, int], str] = {}
         self._told: set[tuple[str, int]] = set()
         self._terminated_since: float | None = None
+        self._deadline: tuple[str, float] | None = None
 
     # -- waking --------------------------------------------------------------------------------------------------
     @property
@@ -142,8 +143,16 @@ class PodWorker:
                 return self._ending(pod)
             self._at(deadline)
         if deleted := pod["metadata"].get("deletionTimestamp"):
-            return Ending(), parse_time(deleted)
+            return Ending(), self._deletion_deadline(pod, deleted)
         return None
+
+    def _deletion_deadline(self, pod: Object, deleted: str) -> float:
+        """When a deleted pod is killed: its whole grace period after the delete was seen, though the stamp has whole seconds."""
+        if self._deadline is None or self._deadline[0] != deleted:
+            stamped = parse_time(deleted)
+            whole = time.time() + int(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+            self._deadline = (deleted, whole if 0 <= whole - stamped <= 1.5 else stamped)
+        return self._deadline[1]
 
     # -- the loop's body -----------------------------------------------------------------------------------------
     def sync(self) -> None:

@@ -10,6 +10,7 @@ import yaml
 from aiohttp import web
 
 from ffdl_ops.local.minicluster.errors import bad_request, unsupported_media
+from ffdl_ops.local.minicluster.protobuf import CONTENT_TYPE, decode
 from ffdl_ops.local.minicluster.resources import BY_PATH, Resource
 
 __all__ = ["Target", "parse_target", "read_body", "respond", "truth", "wants_table"]
@@ -66,7 +67,7 @@ def parse_target(path: str) -> Target | None:
 
 
 async def read_body(request: web.Request, *, required: bool = True) -> Any:
-    """The request's JSON or YAML.
+    """The request's JSON, YAML or protobuf.
 
     :raises ApiError: 400 or 415.
     """
@@ -76,6 +77,8 @@ async def read_body(request: web.Request, *, required: bool = True) -> Any:
             raise bad_request("a body is required")
         return {}
     kind = request.headers.get("Content-Type", "application/json").partition(";")[0].strip()
+    if kind == CONTENT_TYPE:
+        return decode(raw)
     try:
         if "yaml" in kind:
             return yaml.safe_load(raw)
