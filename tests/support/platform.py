@@ -23,9 +23,10 @@ from ffdl_ops.adapters.settings import Settings, config_dir, home_dir
 from ffdl_ops.local.services.environment import DAG_FOLDERS
 from ffdl_ops.local.services.stack import Stack
 
-__all__ = ["REPOSITORY", "Platform", "free_ports", "new_platform", "running_platform"]
+__all__ = ["FFDL", "REPOSITORY", "Platform", "free_ports", "new_platform", "running_platform"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+FFDL = (sys.executable, "-c", "from ffdl_ops.cli.main import main; main()")
 _OURS = ("FFDL_", "AIRFLOW_", "MLFLOW_", "KUBECONFIG")
 _SERVICES = ("airflow", "mlflow", "s3", "minicluster")
 
@@ -62,7 +63,7 @@ class Platform:
     def ffdl(self, *arguments: str, timeout_s: float = 300.0) -> subprocess.CompletedProcess[str]:
         """Run `ffdl` on this platform."""
         return subprocess.run(
-            [sys.executable, "-c", "from ffdl_ops.cli.main import main; main()", *arguments], env=self.environment, cwd=REPOSITORY,
+            [*FFDL, *arguments], env=self.environment, cwd=REPOSITORY,
             capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -93,6 +94,7 @@ def airflow_environment(
         "AIRFLOW_HOME": str(home / "airflow"),
         "FFDL_HOME": str(home),
         "FFDL_CONFIG_DIR": str(settings.config),
+        "FFDL_CONFIG_DIGEST": _digest(settings.config),  # a changed file restarts what has read it
         "FFDL_LEDGER_URL": str(endpoints["ledger_url"]),
         "FFDL_AIRFLOW_URL": url,
         "FFDL_AIRFLOW_USERNAME": "admin",
@@ -109,3 +111,8 @@ def airflow_environment(
         if name in os.environ:
             environment[name] = os.environ[name]
     return environment
+
+
+def _digest(config: Path) -> str:
+    files = [config / name for name in ("platform.yaml", "tenants.yaml")]
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files if file.exists())).hexdigest()

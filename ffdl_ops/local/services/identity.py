@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 import psutil
@@ -30,13 +31,14 @@ def birth_mark(pid: int) -> str | None:
         return None
 
 
-def members_of_session(session: int, variable: str, value: str) -> list[psutil.Process]:
-    """The processes of a session whose environment has a variable of this value: what a dead leader has left behind."""
-    import os
+def members_of_session(session: int, directory: Path) -> list[psutil.Process]:
+    """What a dead leader has left behind: the processes of its session that work in the leader's directory.
 
+    Their environment would not tell: a program that changes its title overwrites what others can read of it.
+    """
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):
-            if os.getsid(process.pid) == session and process.environ().get(variable) == value:
+            if os.getsid(process.pid) == session and Path(process.cwd()) == directory:
                 found.append(process)
     return found

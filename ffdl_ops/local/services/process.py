@@ -23,10 +23,7 @@ import psutil
 from ffdl_ops.local.services.errors import ServiceFailed
 from ffdl_ops.local.services.identity import birth_mark, members_of_session
 
-__all__ = ["HOME_MARK", "Process", "fingerprint", "stop_all", "tail"]
-
-HOME_MARK = "FFDL_SERVICE_HOME"
-"""Variable in every service's environment: whose service it is."""
+__all__ = ["Process", "fingerprint", "stop_all", "tail"]
 
 _POLL_S = 0.05
 _KILL_S = 5.0
@@ -80,15 +77,15 @@ class Process:
         """Whether it lives and was started with what the fingerprint stands for."""
         return self.find() is not None and self.record().get("fingerprint") == mark
 
-    def spawn(self, command: Sequence[str], environment: Mapping[str, str], mark: str, cwd: Path | None = None) -> None:
-        """Start the process.
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str], mark: str) -> None:
+        """Start the process, in FFDL_HOME as its directory, by which its children are known.
 
         :param mark: the fingerprint to keep with it.
         """
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             child = subprocess.Popen(
-                list(command), env={**environment, HOME_MARK: str(self.home)}, cwd=cwd or self.home,
+                list(command), env=dict(environment), cwd=self.home,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.adopt(child.pid, mark)
@@ -128,7 +125,7 @@ class Process:
                 return [leader, *leader.children(recursive=True)]
         if not isinstance(pid, int) or birth_mark(pid) is not None:  # never started, or the pid is a stranger's by now
             return []
-        return members_of_session(pid, HOME_MARK, str(self.home))
+        return members_of_session(pid, self.home)
 
     def listens_on(self, port: int) -> bool:
         """Whether it, or a child of it, is who listens on a port."""

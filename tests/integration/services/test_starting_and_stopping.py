@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import pytest
 
 from ffdl_ops.core.errors import UserError
 from ffdl_ops.local.services.errors import ServiceFailed
-from tests.support.platform import REPOSITORY, Platform, new_platform
+from tests.support.platform import FFDL, REPOSITORY, Platform, new_platform
 
 pytestmark = pytest.mark.slow
 
@@ -23,11 +24,9 @@ def of_home(platform: Platform) -> list[psutil.Process]:
     """Processes that work for this platform."""
     found = []
     for process in psutil.process_iter():
-        try:
-            if process.environ().get("FFDL_SERVICE_HOME") == str(platform.home):
+        with contextlib.suppress(psutil.Error):
+            if process.cwd().startswith(str(platform.home)):
                 found.append(process)
-        except psutil.Error:
-            pass
     return found
 
 
@@ -65,7 +64,7 @@ def test_only_one_up_or_down_of_a_home_works_at_a_time() -> None:
 
 def test_an_interrupted_up_leaves_nothing_behind() -> None:
     with new_platform() as platform:
-        command = [sys.executable, "-c", "from ffdl_ops.cli.main import main; main()", "up"]
+        command = [*FFDL, "up"]
         child = subprocess.Popen(
             command,
             env=platform.environment,
