@@ -7,6 +7,7 @@ the first task that runs asks Airflow to clear as well, so that every kind of cl
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.core.errors import FfdlError
@@ -21,6 +22,8 @@ __all__ = ["FINISHING", "TRAINING", "reopen", "to_clear"]
 TRAINING = ("plan", "fetch_data", "admit", "preflight", "learners", "monitor")
 FINISHING = ("release", "checkpoint", "store_results", "conclude")
 _GOES_ON = frozenset({None, "none", "scheduled", "queued", "running", "deferred", "restarting", "up_for_retry"})
+
+_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +60,25 @@ def reopen(svc: Services, job: JobRecord, stage: str, ti: Any) -> JobRecord:
             svc.tracker.reopen(job.mlflow_run_id)
         except FfdlError as error:
             log.warning("The MLflow run stays closed for now: %s", error)
-    states = svc.airflow.task_states(ti.dag_id, ti.run_id)
-    missing = to_clear(states, trained=trained, current=stage)
-    if missing:
-        log.info("The clear left out what the job still needs; asking Airflow to clear %s too.", ", ".join(missing))
-        svc.airflow.clear_tasks(ti.dag_id, ti.run_id, missing)
+    _complete_the_clear(svc, ti, trained=trained, stage=stage)
     return job
+
+
+def _complete_the_clear(svc: Services, ti: Any, *, trained: bool, stage: str) -> None:
+    """Ask Airflow to clear what the job still needs; told when it can't be had, since clearing by hand still helps.
+
+    Airflow refuses a clear (409) that meets another change of the same tasks: it is looked at and asked again.
+    """
+    for pause_s in (*_PAUSES_S, None):
+        missing = to_clear(svc.airflow.task_states(ti.dag_id, ti.run_id), trained=trained, current=stage)
+        if not missing:
+            return
+        log.info("The clear left out what the job still needs; asking Airflow to clear %s too.", ", ".join(missing))
+        try:
+            svc.airflow.clear_tasks(ti.dag_id, ti.run_id, missing)
+            return
+        except FfdlError as error:
+            log.warning("Airflow did not clear them: %s", error)
+        if pause_s is not None:
+            time.sleep(pause_s)
+    log.error("Clear %s of this run by hand, so that the job goes on.", ", ".join(missing))

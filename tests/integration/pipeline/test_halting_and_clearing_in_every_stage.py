@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from mlflow.tracking import MlflowClient
@@ -20,7 +22,7 @@ from tests.support.rig import Rig, Run, eventually
 
 pytestmark = pytest.mark.slow
 
-TRAINING = "--steps 40 --seconds-per-step 0.4"
+TRAINING = "--steps 100 --seconds-per-step 0.5"
 STUBBORN = f"{TRAINING} --ignore-sigterm"
 
 
@@ -28,8 +30,9 @@ STUBBORN = f"{TRAINING} --ignore-sigterm"
 class Case:
     """A stage, how a job is brought to stand in it, and whether training had begun by then.
 
-    :param form: form values of the job.
+    :param flags: the probe's.
     :param cordoned: whether the nodes take no pods while the job gets there.
+    :param trained: whether there is a checkpoint by then.
     """
 
     stage: str
@@ -50,9 +53,9 @@ CASES = (
 
 
 @contextmanager
-def cordoned(rig: Rig, wanted: bool) -> Iterator[None]:
+def cordoned(rig: Rig) -> Iterator[None]:
     """No node takes new pods inside."""
-    names = [node.metadata.name for node in rig.cluster.nodes()] if wanted else []
+    names = [node.metadata.name for node in rig.cluster.nodes()]
     for name in names:
         rig.cluster.core.patch_node(name, {"spec": {"unschedulable": True}})
     try:
@@ -60,6 +63,19 @@ def cordoned(rig: Rig, wanted: bool) -> Iterator[None]:
     finally:
         for name in names:
             rig.cluster.core.patch_node(name, {"spec": {"unschedulable": False}})
+
+
+@contextmanager
+def without(platform: Any, service: str | None) -> Iterator[None]:
+    """A service is down inside."""
+    if service is None:
+        yield
+        return
+    platform.stack.process(service).stop()
+    try:
+        yield
+    finally:
+        platform.stack.up()
 
 
 def fresh_data(rig: Rig) -> str:
@@ -77,14 +93,11 @@ def bring_to(rig: Rig, case: Case) -> Run:
     if case.preflight:
         form |= {"preflight": "on"}
     run = rig.probe(flags=case.flags, **form)
-    if case.stage == "release":
+    if case.trained:
         rig.wait_job(run, {"PROCESSING"})
         eventually("a checkpoint", lambda: generations(rig, run))
-        rig.airflow.mark_run_failed(run.dag_id, run.run_id)
-    if case.stage == "learners":
-        rig.wait_job(run, {"PROCESSING"})
-        eventually("a checkpoint", lambda: generations(rig, run))
-    rig.wait_task(run, case.stage, {"running", "deferred"}, within_s=90)
+    if case.stage != "release":  # which a job stands in only once it was halted
+        rig.wait_task(run, case.stage, {"running", "deferred"}, within_s=90)
     return run
 
 
@@ -109,15 +122,12 @@ CLEARS: dict[str, Callable[[Rig, Run, str], None]] = {
 }
 
 
-@pytest.mark.parametrize("clear", sorted(CLEARS))
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stage)
-def test_halted_in_a_stage_and_cleared_it_ends_completed(rig: Rig, case: Case, clear: str) -> None:
-    with cordoned(rig, case.cordoned):
-        run = bring_to(rig, case)
-        rig.airflow.mark_run_failed(run.dag_id, run.run_id)
-        job = rig.wait_job(run, {"HALTED", "FAILED", "COMPLETED"}, within_s=120)
-        assert job.state == "HALTED", rig.story(run)
-        assert rig.wait_run(run) == "failed"
+def halt(rig: Rig, case: Case, run: Run) -> None:
+    """Mark the run as failed, and look at what is left of it."""
+    rig.airflow.mark_run_failed(run.dag_id, run.run_id)
+    job = rig.wait_job(run, {"HALTED", "FAILED", "COMPLETED"}, within_s=150)
+    assert job.state == "HALTED", rig.story(run)
+    assert rig.wait_run(run) == "failed"
     assert rig.pods(run) == []
     assert rig.ledger.lease(run.job_id) is None
     assert mlflow_status(rig, run) == "KILLED"
@@ -125,16 +135,45 @@ def test_halted_in_a_stage_and_cleared_it_ends_completed(rig: Rig, case: Case, c
         store = ObjectStore(rig.settings.store_config("vision"))
         assert store.exists("ffdl-vision", f"jobs/{run.job_id}/logs/attempt-1/learner-1.log")
         assert generations(rig, run)
-    first_run = job.mlflow_run_id
 
+
+def go_on(rig: Rig, case: Case, run: Run, clear: str) -> None:
+    """Clear the run, and look at how it ends."""
+    job = rig.job(run)
+    assert job is not None
+    first_run = job.mlflow_run_id
     CLEARS[clear](rig, run, case.stage)
-    rig.wait_job(run, {"RESUMED", "PENDING", "DOWNLOADING", "QUEUED", "DEPLOYING", "PROCESSING", "STORING", "COMPLETED"})
-    job = rig.wait_job(run, {"HALTED", "FAILED", "COMPLETED"}, within_s=180)
+    eventually("the job is resumed", lambda: (rig.job(run) or job).resume_count == 1, within_s=120)
+    job = rig.wait_job(run, {"HALTED", "FAILED", "COMPLETED"}, within_s=300)
     assert job.state == "COMPLETED", rig.story(run)
     assert rig.wait_run(run) == "success"
     assert job.mlflow_run_id == first_run
     assert mlflow_status(rig, run) == "FINISHED"
     assert rig.pods(run) == []
-    attempts = rig.ledger.attempts(run.job_id)
     if case.trained:
-        assert attempts[-1].restored_generation is not None
+        assert rig.ledger.attempts(run.job_id)[-1].restored_generation is not None
+
+
+@pytest.mark.parametrize(
+    ("clear", "down"),
+    [("run", None), ("only failed", None), ("one task", None), ("only failed", "airflow-triggerer")],
+    ids=["run", "only-failed", "one-task", "triggerer-down"],
+)
+def test_halted_in_any_stage_and_cleared_it_ends_completed(
+    rig: Rig, platform: Any, clear: str, down: str | None
+) -> None:
+    """Pitfalls 5 and 6: nothing of a run that a person marked as failed lives on, and nothing of it is tried again."""
+    open_to_pods = [case for case in CASES if not case.cordoned]
+    closed_to_pods = [case for case in CASES if case.cordoned]
+    with ThreadPoolExecutor(len(CASES)) as pool:
+        runs = dict(zip(open_to_pods, pool.map(lambda case: bring_to(rig, case), open_to_pods), strict=True))
+        with cordoned(rig):
+            runs |= zip(closed_to_pods, pool.map(lambda case: bring_to(rig, case), closed_to_pods), strict=True)
+            with without(platform, down):
+                list(pool.map(lambda case: halt(rig, case, runs[case]), closed_to_pods))
+        stubborn = next(case for case in CASES if case.stage == "release")
+        rig.airflow.mark_run_failed(runs[stubborn].dag_id, runs[stubborn].run_id)
+        rig.wait_task(runs[stubborn], "release", {"running"})
+        with without(platform, down):
+            list(pool.map(lambda case: halt(rig, case, runs[case]), open_to_pods))
+        list(pool.map(lambda case: go_on(rig, case, runs[case], clear), CASES))
