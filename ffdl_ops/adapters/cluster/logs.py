@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ffdl_ops.adapters.cluster.client import Cluster
 from ffdl_ops.adapters.cluster.gang import gang_selector
 from ffdl_ops.adapters.cluster.observe import pod_view
+from ffdl_ops.core.errors import FfdlError
 from ffdl_ops.core.jobs.ids import namespace as namespace_of
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def stream_job_logs(settings: Settings, job: JobRecord, learner: int | None = No
 
     :param learner: follow this learner alone (counted from 1).
     """
+    from urllib3.exceptions import HTTPError
+
     cluster = Cluster(settings.kubeconfig)
     namespace = namespace_of(job.tenant)
     views = [pod_view(pod) for pod in cluster.pods(namespace, gang_selector(job.job_id))]
@@ -34,6 +37,10 @@ def stream_job_logs(settings: Settings, job: JobRecord, learner: int | None = No
         try:
             for line in cluster.follow_log(namespace, name):
                 lines.put(line)
+        except FfdlError as error:
+            lines.put(f"(the log of {name} can't be followed: {error})")
+        except (OSError, HTTPError) as error:
+            lines.put(f"(the connection to the log of {name} broke: {type(error).__name__})")
         finally:
             lines.put(None)
 

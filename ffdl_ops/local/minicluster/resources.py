@@ -62,7 +62,7 @@ ALL: tuple[Resource, ...] = (
     Resource("", "v1", "nodes", "Node", False, ("no",), True),
     Resource("", "v1", "pods", "Pod", True, ("po",), True, categories=("all",)),
     Resource("", "v1", "services", "Service", True, ("svc",), True, "minicluster has no DNS and no virtual addresses: "
-             "services are stored, and their endpoints are kept", ("all",)),
+             "services are only stored", ("all",)),
     Resource("", "v1", "endpoints", "Endpoints", True, ("ep",)),
     Resource("", "v1", "configmaps", "ConfigMap", True, ("cm",)),
     Resource("", "v1", "secrets", "Secret"),

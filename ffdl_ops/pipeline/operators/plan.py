@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.observe import node_view
@@ -105,7 +106,7 @@ class PlanOperator(StageOperator):
             tenant=self.tenant,
             dag_id=run.dag_id,
             run_id=run.run_id,
-            user=str(getattr(run, "triggering_user_name", None) or params.get("submitted_by") or "unknown"),
+            user=_user(run, params, svc.settings.airflow_login[0]),
             name=manifest.name,
             manifest=manifest.to_dict(),
             framework=manifest.framework.name,
@@ -179,6 +180,13 @@ class PlanOperator(StageOperator):
         if isinstance(error, UserError):
             self.log.error("Refused: %s", error)
         super()._failed(context, svc, job_id_in(context), error)
+
+
+def _user(run: Any, params: Mapping[str, Any], platform_account: str) -> str:
+    """Who submitted: Airflow's user; for the platform's own account (the command line's), whom it names."""
+    triggered_by = getattr(run, "triggering_user_name", None)
+    named = params.get("submitted_by")
+    return str(named if named and triggered_by in (None, platform_account) else triggered_by or "unknown")
 
 
 def cluster_shape(svc: Services) -> ClusterShape:

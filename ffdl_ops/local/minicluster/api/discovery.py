@@ -6,6 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
+from ffdl_ops.local.minicluster.api.openapi import openapi
 from ffdl_ops.local.minicluster.api.request import respond
 from ffdl_ops.local.minicluster.nodes import VERSION
 from ffdl_ops.local.minicluster.resources import ALL, Resource
@@ -29,6 +30,8 @@ def discover(path: str) -> web.Response | None:
         return respond({"major": "1", "minor": "32", "gitVersion": VERSION, "gitCommit": "minicluster", "gitTreeState": "clean",
                         "buildDate": "2026-01-01T00:00:00Z", "goVersion": "none", "compiler": "python",
                         "platform": "linux/amd64"})  # fmt: skip
+    if parts[:1] == ["openapi"]:
+        return openapi(parts[1:])
     if parts == ["api"]:
         addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}]
         return respond({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses})
