@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ffdl_ops.adapters.cluster.client import Cluster
 from ffdl_ops.core.jobs.ids import dag_id, job_id, namespace
+from ffdl_ops.local.minicluster.admin import AdminClient
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.airflow_api import AirflowApi
@@ -67,17 +68,10 @@ class Rig:
         command = f"python3 probe.py {flags}".strip()
         return self.submit(tenant, example="probe", command=command, **form)
 
-    def fault(self, name: str, **body: Any) -> None:
-        """Make a fault on the embedded cluster."""
-        self.cluster.api.call_api(
-            "POST",
-            f"{self.cluster.api.configuration.host}/admin/{name}",
-            header_params={
-                "Content-Type": "application/json",
-                "Authorization": str(self.cluster.api.configuration.get_api_key_with_prefix("authorization")),
-            },
-            body=body,
-        )
+    @property
+    def faults(self) -> AdminClient:
+        """The embedded cluster's faults."""
+        return AdminClient.from_kubeconfig(str(self.settings.kubeconfig))
 
     def job(self, run: Run) -> JobRecord | None:
         """The job's record, if it is stored."""

@@ -112,7 +112,9 @@ class MiniCluster:
         self.kubelet.open()
         self._scheduler.wake()
         api = ApiServer(self.store, self.kubelet, self.credentials, faults)
-        self._runner = web.AppRunner(api.app, access_log=None, keepalive_timeout=300.0, shutdown_timeout=0.5)
+        self._runner = web.AppRunner(
+            api.app, access_log=None, keepalive_timeout=300.0, shutdown_timeout=0.5, handler_cancellation=True
+        )
         await self._runner.setup()
         if self._runner.server is None:
             raise UserError("the HTTP server has not started")

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import shutil
 import signal
@@ -26,6 +27,8 @@ from ffdl_ops.local.minicluster.runtime.shim import descendants, start_ticks, wr
 __all__ = ["LOST", "ProcessSpec", "Run", "Runtime"]
 
 LOST = "The container could not be located when the pod was terminated"
+_LOG = logging.getLogger(__name__)
+_SETTLE_S = 5.0
 _SPAWNER = Path(__file__).parent / "runtime" / "spawner.py"
 
 
@@ -92,6 +95,11 @@ class Run:
     def identifier(self) -> str:
         """The container's id, as in ``containerID``."""
         return f"minicluster://{self.pod_uid.replace('-', '')}{self.attempt:04x}{self.container}"
+
+    def take(self, started: Mapping[str, Any]) -> None:
+        """Take over what the shim wrote when the program began."""
+        self.shim, self.pid = started["shim"], started["pid"]
+        self.pid_ticks, self.started = started["pid_ticks"], started["started"]
 
     def processes(self) -> list[int]:
         """Pids of all its living processes."""
@@ -162,7 +170,23 @@ class Runtime:
             else:
                 self._begin(run, message)
         if not self._stopping:
+            _LOG.warning("the spawner has ended and is started again")
             await self._start_spawner()
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        """Starts that the dead spawner may not have read: a shim that began one keeps a second from beginning it."""
+        for run in [run for uid in self.runs for run in self.of(uid) if not (run.pid or run.ended)]:
+            started = _read(run.directory / "started.json")
+            if started is not None:
+                self._begin(run, started)
+            else:
+                self._ask(run.directory)
+
+    def _ask(self, directory: Path) -> None:
+        if self._spawner is None or self._spawner.stdin is None:
+            raise FfdlError("the runtime is not open")
+        self._spawner.stdin.write(f"{directory}\n".encode())
 
     def _by_directory(self, directory: Path) -> Run | None:
         for run in self.of(directory.parent.name):
@@ -200,9 +224,7 @@ class Runtime:
         write_json(str(directory / "spec.json"), text)
         run = Run(pod_uid, container, attempt, directory)
         before.append(run)
-        if self._spawner is None or self._spawner.stdin is None:
-            raise FfdlError("the runtime is not open")
-        self._spawner.stdin.write(f"{directory}\n".encode())
+        self._ask(directory)
         return run
 
     def signal(self, run: Run, number: int) -> None:
@@ -223,13 +245,15 @@ class Runtime:
         shutil.rmtree(self.directory / pod_uid, ignore_errors=True)
 
     def _recover(self, run: Run) -> None:
-        self.runs.setdefault(run.pod_uid, {}).setdefault(run.container, []).append(run)
         started, ended = _read(run.directory / "started.json"), _read(run.directory / "exit.json")
-        if ended is None and started is None:
-            ended = self._give_up(run)
+        if started is None and ended is None:
+            started, ended = _settle(run.directory)
+            if started is None and ended is None:
+                shutil.rmtree(run.directory, ignore_errors=True)  # it never began: it will be started once more
+                return
+        self.runs.setdefault(run.pod_uid, {}).setdefault(run.container, []).append(run)
         if started is not None:
-            run.shim, run.pid = started["shim"], started["pid"]
-            run.pid_ticks, run.started = started["pid_ticks"], started["started"]
+            run.take(started)
         if ended is not None:
             run.exit = ended
         elif started is not None and _lives(started["shim"], started["shim_ticks"]):
@@ -237,28 +261,10 @@ class Runtime:
         else:
             self._lose(run)
 
-    def _give_up(self, run: Run) -> dict[str, Any] | None:
-        """Close a start that the earlier server did not see: no late shim may begin it."""
-        ending = {"code": 137, "lost": True, "started": time.time(), "finished": time.time()}
-        try:
-            with (run.directory / "spec.json").open() as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                write_json(str(run.directory / "exit.json"), ending)
-        except (BlockingIOError, FileNotFoundError):  # a shim is at it, or it was never handed over
-            time.sleep(0.2)
-            started = _read(run.directory / "started.json")
-            if started is not None:
-                run.shim, run.pid = started["shim"], started["pid"]
-                run.pid_ticks, run.started = started["pid_ticks"], started["started"]
-                self._follow(run)
-                return None
-        return ending
-
     def _begin(self, run: Run, message: Mapping[str, Any]) -> None:
-        if run.ended:
+        if run.ended or run.pid:
             return
-        run.shim, run.pid = message["shim"], message["pid"]
-        run.pid_ticks, run.started = message["pid_ticks"], message["started"]
+        run.take(message)
         self._follow(run)
         self._changed(run.pod_uid)
 
@@ -300,6 +306,24 @@ class Runtime:
         run.exit = ending
         run.started = run.started or ending["started"]
         self._changed(run.pod_uid)
+
+
+def _settle(directory: Path) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """What became of a start that an earlier server asked for and did not hear of, once no shim is about to begin it."""
+    deadline = time.monotonic() + _SETTLE_S
+    while time.monotonic() < deadline:
+        started, ended = _read(directory / "started.json"), _read(directory / "exit.json")
+        if started or ended:
+            return started, ended
+        try:
+            with (directory / "spec.json").open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return None, None
+        except FileNotFoundError:
+            return None, None
+        except BlockingIOError:  # a shim holds it, between its beginning and its first word
+            time.sleep(0.01)
+    return None, None
 
 
 def _read(path: Path) -> dict[str, Any] | None:

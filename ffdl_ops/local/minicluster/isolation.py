@@ -7,6 +7,7 @@ system in which exactly these can be reached. Where the kernel forbids that, pod
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -74,25 +75,24 @@ def find_isolation(state: Path) -> Isolation:
     if os.geteuid() != 0:
         return Isolation(False, remark="not started as root: tenants are NOT isolated from each other")
     closed = closed_directories(_needed(state))
-    if not closed:
-        return Isolation(True, remark="each namespace has a uid of its own")
     names = ", ".join(closed)
-    if _may_open(closed):
-        return Isolation(True, closed, f"each namespace has a uid of its own; a private view opens {names} for them")
+    if _runs_as_tenant(closed):
+        view = f"; a private view opens {names} for them" if closed else ""
+        return Isolation(True, closed, f"each namespace has a uid of its own{view}")
+    why = f"{names} is closed to other users, and the kernel allows no private view of it (CAP_SYS_ADMIN)"
     return Isolation(
         False,
-        remark=f"tenants are NOT isolated and pods run as root: {names} is closed to other users, and the kernel allows "
-        "no private view of it (CAP_SYS_ADMIN). Install below a directory that everyone may enter",
+        remark=f"tenants are NOT isolated from each other and pods run as root: other users can't run {sys.executable}"
+        f"{': ' + why if closed else ''}. Install where everyone may read",
     )
 
 
-def _may_open(closed: dict[str, list[str]]) -> bool:
-    """Whether the view can be made, and whether the interpreter runs in it as a tenant's user would run it."""
-    import json
-
+def _runs_as_tenant(closed: dict[str, list[str]]) -> bool:
+    """Whether the interpreter and this package work for a tenant's user, in the view that opens what is closed."""
     spawner = Path(__file__).parent / "runtime" / "spawner.py"
     program = (
-        "import sys, os, json; sys.path.insert(0, sys.argv[1]); import spawner; spawner.open_view(json.loads(sys.argv[2]));"
+        "import sys, os, json; sys.path.insert(0, sys.argv[1]); import spawner; closed = json.loads(sys.argv[2]);"
+        "closed and spawner.open_view(closed);"
         f"os.setgroups([]); os.setgid({FIRST_UID}); os.setuid({FIRST_UID});"
         "os.execv(sys.argv[3], [sys.argv[3], '-c', 'import ffdl_ops'])"
     )

@@ -18,6 +18,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from ffdl_ops.adapters.storage.store import ObjectStore
+from ffdl_ops.local.services.process import stop_all
 from tests.support.rig import Rig, Run, eventually
 
 pytestmark = pytest.mark.slow
@@ -71,7 +72,7 @@ def without(platform: Any, service: str | None) -> Iterator[None]:
     if service is None:
         yield
         return
-    platform.stack.process(service).stop()
+    stop_all([platform.stack.process(service)], within_s=10)
     try:
         yield
     finally:

@@ -22,9 +22,7 @@ def test_an_evicted_learner_is_replaced_by_a_new_pod_and_its_evidence_is_kept(ri
     """Pitfall 3: an evicted pod that was kept is used again by the retry."""
     run = rig.probe(flags="--steps 40 --seconds-per-step 0.4")
     rig.wait_job(run, {"PROCESSING"})
-    rig.fault(
-        "evict", namespace="ffdl-vision", pod=f"{run.job_id}-a1-l0", message="The node was low on resource: memory."
-    )
+    rig.faults.evict("ffdl-vision", f"{run.job_id}-a1-l0", "The node was low on resource: memory.")
     job = rig.wait_job(run, {"COMPLETED", "FAILED", "HALTED"}, within_s=150)
     assert job.state == "COMPLETED", rig.story(run)
     first, second = rig.ledger.attempts(run.job_id)
