@@ -18,7 +18,7 @@ import torch
 from torch import distributed, nn
 
 parser = argparse.ArgumentParser(description="Classify handwritten digits with PyTorch.")
-parser.add_argument("--epochs", type=int, default=20)
+parser.add_argument("--epochs", type=int, default=12)
 parser.add_argument("--batch", type=int, default=64, help="images per step, of all learners together")
 parser.add_argument("--lr", type=float, default=2e-3)
 parser.add_argument("--seed", type=int, default=7)
