@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -64,23 +65,14 @@ def _seconds(stamp: bytes) -> float:
 
 def read(path: Path, options: LogOptions) -> bytes:
     """What there is."""
-    return b"".join(_read(path, options)[0])
-
-
-def _read(path: Path, options: LogOptions) -> tuple[list[bytes], int, _Parser]:
     parser = _Parser(options)
     pieces: list[bytes] = []
-    position = 0
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                pieces += parser.feed(chunk)
-            position = file.tell()
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            pieces += parser.feed(chunk)
     if options.tail is not None:
         pieces = _last_lines(pieces, options.tail)
-    return _limited(pieces, options.limit), position, parser
+    return b"".join(pieces)[: options.limit]
 
 
 def _last_lines(pieces: list[bytes], count: int) -> list[bytes]:
@@ -96,35 +88,27 @@ def _last_lines(pieces: list[bytes], count: int) -> list[bytes]:
     return list(lines)
 
 
-def _limited(pieces: list[bytes], limit: int | None) -> list[bytes]:
-    if limit is None:
-        return pieces
-    return [b"".join(pieces)[:limit]]
-
-
 async def follow(path: Path, options: LogOptions, over: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """What there is, then what comes.
+    """What there is, then what comes. The file is held open: a pod that is deleted meanwhile is still read to its end.
 
     :param over: whether the container has ended: what has been written by then is still given.
     """
-    pieces, position, parser = _read(path, options)
-    yield b"".join(pieces)
-    while True:
-        ended = over()
-        new = b""
-        try:
-            with path.open("rb") as file:
-                file.seek(position)
-                new = file.read(_CHUNK)
-        except OSError:
-            pass
-        if new:
-            position += len(new)
-            yield b"".join(parser.feed(new))
-        elif ended:
+    while not path.exists():
+        if over():
             return
-        else:
-            await asyncio.sleep(_EVERY_S)
+        await asyncio.sleep(_EVERY_S)
+    with path.open("rb") as file:
+        parser = _Parser(options)
+        pieces = [piece for chunk in iter(lambda: file.read(_CHUNK), b"") for piece in parser.feed(chunk)]
+        yield b"".join(pieces if options.tail is None else _last_lines(pieces, options.tail))
+        while True:
+            ended = over()
+            if new := file.read(_CHUNK):
+                yield b"".join(parser.feed(new))
+            elif ended:
+                return
+            else:
+                await asyncio.sleep(_EVERY_S)
 
 
 def tail(path: Path, lines: int) -> bytes:

@@ -76,8 +76,7 @@ async def send_log(kubelet: Kubelet, target: Target, request: web.Request) -> we
     response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     await response.prepare(request)
-    gone = lambda: run.ended or not run.directory.exists()  # noqa: E731
-    async for data in follow(run.log, options, gone):
+    async for data in follow(run.log, options, lambda: run.ended):
         if data:
             await response.write(data)
     await response.write_eof()
