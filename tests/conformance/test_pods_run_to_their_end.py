@@ -308,3 +308,13 @@ def test_the_log_of_a_container_that_has_not_started_is_a_400(bench: Bench) -> N
     assert code == 400 and "is waiting to start" in status["message"]
     code, status = bench.request("GET", f"/api/v1/namespaces/{bench.namespace}/pods/waits/log?container=nope")
     assert code == 400 and status["reason"] == "BadRequest"
+
+
+def test_a_restarted_container_does_not_repeat_the_last_ones_message(bench: Bench) -> None:
+    mount = {"volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+    script = "if [ -e /d/once ]; then exit 0; fi; touch /d/once; printf first > /dev/termination-log; exit 1"
+    volumes = [{"name": "d", "emptyDir": {}}]
+    bench.create(shell_pod("said", script, container=mount, restartPolicy="OnFailure", volumes=volumes))
+    status = bench.wait_phase("said", "Succeeded").status.container_statuses[0]
+    assert status.last_state.terminated.message == "first"
+    assert not status.state.terminated.message

@@ -45,14 +45,14 @@ class Observed:
 
     :param runs: by container, its kept runs, the newest last.
     :param waiting: by container, why it waits.
-    :param messages: by container, the newest run's termination message.
+    :param messages: by container and attempt, the termination message.
     :param ending: why the pod is stopped, if it is.
     :param finished: whether nothing of it runs and nothing will.
     """
 
     runs: Mapping[str, Sequence[Run]]
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    messages: Mapping[str, str] = field(default_factory=dict)
+    messages: Mapping[tuple[str, int], str] = field(default_factory=dict)
     ending: Ending | None = None
     finished: bool = False
 
@@ -102,6 +102,10 @@ def terminated_state(run: Run, message: str = "") -> Status:
     return {"terminated": state}
 
 
+def _message(seen: Observed, run: Run) -> str:
+    return seen.messages.get((run.container, run.attempt), "")
+
+
 def _container_status(container: Mapping[str, Any], seen: Observed, is_init: bool) -> Status:
     name = container["name"]
     runs = seen.runs.get(name) or ()
@@ -109,16 +113,16 @@ def _container_status(container: Mapping[str, Any], seen: Observed, is_init: boo
     waiting = seen.waiting.get(name)
     last: Status = {}
     if len(runs) > 1:
-        last = terminated_state(runs[-2])
+        last = terminated_state(runs[-2], _message(seen, runs[-2]))
     if run is None or not (run.running or run.ended):
         reason = waiting or Waiting("PodInitializing" if not is_init and seen.runs else "ContainerCreating")
         state: Status = {"waiting": _waiting(reason)}
     elif run.running:
         state = {"running": {"startedAt": iso(run.started)}}
     elif waiting is not None:
-        state, last = {"waiting": _waiting(waiting)}, terminated_state(run, seen.messages.get(name, ""))
+        state, last = {"waiting": _waiting(waiting)}, terminated_state(run, _message(seen, run))
     else:
-        state = terminated_state(run, seen.messages.get(name, ""))
+        state = terminated_state(run, _message(seen, run))
     running = "running" in state
     done = is_init and not is_sidecar(container) and succeeded(run)
     return {

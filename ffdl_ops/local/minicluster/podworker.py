@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.local.minicluster.admission import Rejected, admit
-from ffdl_ops.local.minicluster.containers import ProcessSpec, Run
-from ffdl_ops.local.minicluster.environment import ConfigError, declared_environment, process_spec
-from ffdl_ops.local.minicluster.images import Image
+from ffdl_ops.local.minicluster.containers import Run
 from ffdl_ops.local.minicluster.podresources import TERMINAL, is_sidecar
-from ffdl_ops.local.minicluster.podstatus import Ending, Observed, Waiting, build_status, succeeded
+from ffdl_ops.local.minicluster.podstatus import Ending, Observed, build_status, succeeded
+from ffdl_ops.local.minicluster.starting import Starter, field_path_of
 from ffdl_ops.local.minicluster.store import Object
 from ffdl_ops.local.minicluster.termination import termination_message
 from ffdl_ops.local.minicluster.times import now_iso, parse_time
-from ffdl_ops.local.minicluster.translate import expand, translator
-from ffdl_ops.local.minicluster.volumes import TERMINATION_LOG, MountFailed, PodDirectories
+from ffdl_ops.local.minicluster.volumes import MountFailed
 
 if TYPE_CHECKING:
     from ffdl_ops.local.minicluster.kubelet import Kubelet
@@ -34,7 +32,6 @@ __all__ = ["PodWorker"]
 
 _LOG = logging.getLogger(__name__)
 _RETRY_S = 2.0
-_BACKOFF_S, _BACKOFF_MAX_S = 10.0, 300.0
 _DEADLINE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -52,10 +49,9 @@ class PodWorker:
         self._store, self._runtime = kubelet.store, kubelet.runtime
         self._due = False
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: dict[str, Waiting] = {}
-        self._retry_at: dict[str, float] = {}
-        self._failures: dict[str, int] = {}
+        self._retry_mount_at = 0.0
         self._mounted: dict[str, Path] | None = None
+        self._starter = Starter(kubelet, self, self._event, self._at)
         self._messages: dict[tuple[str, int], str] = {}
         self._told: set[tuple[str, int]] = set()
         self._terminated_since: float | None = None
@@ -65,15 +61,12 @@ class PodWorker:
     @property
     def waits_for_objects(self) -> bool:
         """Whether a secret or config map that appears may let it go on."""
-        return bool(self._waiting) or self._mounted is None
+        return bool(self._starter.waiting) or self._mounted is None
 
     def retry(self) -> None:
         """Try at once what waits for something missing."""
-        self._retry_at = {
-            name: at
-            for name, at in self._retry_at.items()
-            if name != "" and self._waiting.get(name, Waiting("")).reason != "CreateContainerConfigError"
-        }
+        self._retry_mount_at = 0.0
+        self._starter.retry()
         self.wake()
 
     def wake(self) -> None:
@@ -200,8 +193,9 @@ class PodWorker:
         runs = self._runtime.runs.get(self.uid, {})
         for name, kept in runs.items():
             self._tell_of(pod, name, kept[-1])
-        messages = {name: self._message(pod, kept[-1]) for name, kept in runs.items() if kept[-1].ended}
-        seen = Observed(runs, self._waiting, messages, ending, finished)
+        ended = [run for kept in runs.values() for run in kept if run.ended]
+        messages = {(run.container, run.attempt): self._message(pod, run) for run in ended}
+        seen = Observed(runs, self._starter.waiting, messages, ending, finished)
         fresh = self.pod() or pod
         status = build_status(fresh, seen)
         if status != fresh["status"]:
@@ -248,22 +242,18 @@ class PodWorker:
     def _set_up(self, pod: Object) -> bool:
         if self._mounted is not None:
             return True
-        if time.time() < self._retry_at.get("", 0):
-            self._at(self._retry_at[""])
+        if time.time() < self._retry_mount_at:
+            self._at(self._retry_mount_at)
             return False
         parts = self._kubelet.parts
         try:
-            self._mounted = parts.volumes.set_up(pod, self._directories(pod))
+            self._mounted = parts.volumes.set_up(pod, self._starter.directories(pod))
         except MountFailed as error:
             self._event(pod, "FailedMount", str(error), kind="Warning")
-            self._retry_at[""] = time.time() + _RETRY_S
-            self._at(self._retry_at[""])
+            self._retry_mount_at = time.time() + _RETRY_S
+            self._at(self._retry_mount_at)
             return False
         return True
-
-    def _directories(self, pod: Object) -> PodDirectories:
-        parts = self._kubelet.parts
-        return parts.volumes.directories(pod, parts.isolation.uid_of(self._store, self.namespace))
 
     def _advance_inits(self, pod: Object) -> str:
         """ "ok" when the main containers may run, "wait", or "failed" for good."""
@@ -271,7 +261,7 @@ class PodWorker:
             run = self._runtime.last(self.uid, container["name"])
             if is_sidecar(container):
                 if run is None or run.ended:
-                    self._start(pod, container, run)
+                    self._starter.start(pod, container, run, self._mounted or {})
                     return "wait"
                 if not run.running:
                     return "wait"
@@ -281,7 +271,7 @@ class PodWorker:
             if run is not None and run.ended and pod["spec"].get("restartPolicy") == "Never":
                 return "failed"
             if run is None or run.ended:
-                self._start(pod, container, run)
+                self._starter.start(pod, container, run, self._mounted or {})
             return "wait"
         return "ok"
 
@@ -291,91 +281,13 @@ class PodWorker:
             return True
         run = self._runtime.last(self.uid, container["name"])
         if run is None or run.ended:
-            self._start(pod, container, run)
+            self._starter.start(pod, container, run, self._mounted or {})
         return False
 
     def _over(self, pod: Object, name: str) -> bool:
         """Whether a main container has ended and will not be started again."""
         run, policy = self._runtime.last(self.uid, name), pod["spec"].get("restartPolicy", "Always")
         return run is not None and run.ended and (policy == "Never" or (policy == "OnFailure" and succeeded(run)))
-
-    def _start(self, pod: Object, container: Mapping[str, Any], before: Run | None) -> None:
-        name, now = container["name"], time.time()
-        if before is not None and before.ended and not self._backed_off(pod, container, before):
-            return
-        if now < self._retry_at.get(name, 0):
-            self._at(self._retry_at[name])
-            if self._waiting.get(name, Waiting("")).reason == "ErrImagePull":
-                text = f'Back-off pulling image "{container["image"]}"'
-                self._waiting[name] = Waiting("ImagePullBackOff", f"{text}: {self._waiting[name].message}")
-                self._event(pod, "BackOff", text, field_path=_path(pod, name))
-            return
-        image = self._kubelet.parts.images.find(container["image"])
-        if image is None:
-            self._pull_failed(pod, container)
-            return
-        try:
-            spec, termination = self._process(pod, container, image)
-        except (ConfigError, MountFailed) as error:
-            self._waiting[name] = Waiting("CreateContainerConfigError", str(error))
-            self._event(pod, "Failed", f"Error: {error}", kind="Warning", field_path=_path(pod, name))
-            self._retry_at[name] = now + _RETRY_S
-            self._at(self._retry_at[name])
-            return
-        self._waiting.pop(name, None)
-        self._retry_at.pop(name, None)
-        text = f'Container image "{container["image"]}" already present on machine'
-        self._event(pod, "Pulled", text, field_path=_path(pod, name))
-        run = self._runtime.start(self.uid, name, spec)
-        (run.directory / "termination-path").write_text(termination)
-        self._event(pod, "Created", f"Created container: {name}", field_path=_path(pod, name))
-
-    def _process(self, pod: Object, container: Mapping[str, Any], image: Image) -> tuple[ProcessSpec, str]:
-        """What to run, and the real path of the termination message."""
-        parts, directories = self._kubelet.parts, self._directories(pod)
-        allocatable = self._kubelet.allocatable(pod["spec"].get("nodeName", ""))
-        declared = declared_environment(pod, container, self._store, allocatable)
-        mounts = parts.volumes.mounts(container, self._mounted or {}, directories, lambda text: expand(text, declared))
-        extra = parts.devices.environment(pod, container["name"])
-        path = container.get("terminationMessagePath") or TERMINATION_LOG
-        spec = process_spec(pod, container, image, declared, mounts, directories, extra)
-        return spec, translator(mounts)(path)
-
-    def _pull_failed(self, pod: Object, container: Mapping[str, Any]) -> None:
-        name, image = container["name"], container["image"]
-        if container.get("imagePullPolicy") == "Never":
-            text = f'Container image "{image}" is not present with pull policy of Never'
-            self._waiting[name] = Waiting("ErrImageNeverPull", text)
-            self._retry_at[name] = time.time() + _BACKOFF_MAX_S
-            self._event(pod, "ErrImageNeverPull", text, kind="Warning", field_path=_path(pod, name))
-            return
-        text = f'failed to pull and unpack image "{image}": no pattern of the image table matches it: not found'
-        self._event(pod, "Pulling", f'Pulling image "{image}"', field_path=_path(pod, name))
-        self._event(
-            pod, "Failed", f'Failed to pull image "{image}": {text}', kind="Warning", field_path=_path(pod, name)
-        )
-        self._event(pod, "Failed", "Error: ErrImagePull", kind="Warning", field_path=_path(pod, name))
-        self._waiting[name] = Waiting("ErrImagePull", text)
-        self._failures[name] = self._failures.get(name, 0) + 1
-        self._retry_at[name] = time.time() + _backoff(self._failures[name])
-        self._at(time.time() + 0.5)
-
-    def _backed_off(self, pod: Object, container: Mapping[str, Any], before: Run) -> bool:
-        """Whether a container that has ended may start again; the first time at once."""
-        name = container["name"]
-        if before.attempt == 0 or (before.exit or {}).get("code") == 0 and is_sidecar(container):
-            return True
-        delay = _backoff(before.attempt)
-        again = float((before.exit or {}).get("finished", 0)) + delay
-        if time.time() >= again:
-            return True
-        text = f"back-off {int(delay)}s restarting failed container={name} pod={self.name}_{self.namespace}({self.uid})"
-        if name not in self._waiting:
-            self._event(pod, "BackOff", f"Back-off restarting failed container {name} in pod "
-                        f"{self.name}_{self.namespace}({self.uid})", kind="Warning", field_path=_path(pod, name))  # fmt: skip
-        self._waiting[name] = Waiting("CrashLoopBackOff", text)
-        self._at(again)
-        return False
 
     # -- stopping containers -------------------------------------------------------------------------------------
     def _stop_containers(self, pod: Object, deadline: float) -> bool:
@@ -410,7 +322,7 @@ class PodWorker:
             mark = (name, run.attempt)
             if run.running and mark not in self._told and not (run.directory / "terminating").exists():
                 (run.directory / "terminating").touch()
-                self._event(pod, "Killing", f"Stopping container {name}", field_path=_path(pod, name))
+                self._event(pod, "Killing", f"Stopping container {name}", field_path=field_path_of(pod, name))
                 self._runtime.signal(run, signal.SIGTERM)
             self._told.add(mark) if run.running else None
             if run.running and time.time() >= deadline:
@@ -425,7 +337,7 @@ class PodWorker:
         marker = run.directory / "told"
         if run.running and not marker.exists():
             marker.touch()
-            self._event(pod, "Started", f"Started container {name}", field_path=_path(pod, name))
+            self._event(pod, "Started", f"Started container {name}", field_path=field_path_of(pod, name))
 
     def _message(self, pod: Object, run: Run) -> str:
         mark = (run.container, run.attempt)
@@ -436,12 +348,3 @@ class PodWorker:
     def _event(self, pod: Object, reason: str, message: str, *, kind: str = "Normal", field_path: str = "") -> None:
         node = pod["spec"].get("nodeName", "")
         self._kubelet.parts.recorder.record(pod, reason, message, kind=kind, host=node, field_path=field_path)
-
-
-def _backoff(failures: int) -> float:
-    return min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** min(failures - 1, 8))
-
-
-def _path(pod: Mapping[str, Any], name: str) -> str:
-    inits = {one["name"] for one in pod["spec"].get("initContainers") or ()}
-    return f"spec.{'initContainers' if name in inits else 'containers'}{{{name}}}"

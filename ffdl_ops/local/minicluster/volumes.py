@@ -173,11 +173,12 @@ class Volumes:
     # -- mounts --------------------------------------------------------------------------------------------------
     def mounts(
         self, container: Mapping[str, Any], ready: Mapping[str, Path], directories: PodDirectories,
-        expand: Callable[[str], str],
+        expand: Callable[[str], str], attempt: int,
     ) -> dict[str, str]:  # fmt: skip
         """The real path behind each mount path of a container, its termination message included.
 
         :param expand: replaces the container's environment in ``subPathExpr``.
+        :param attempt: which start it is: each has a termination message of its own.
         :raises MountFailed: when a sub-path can't be made.
         """
         found: dict[str, str] = {}
@@ -190,7 +191,7 @@ class Volumes:
         home = directories.make(f"containers/{container['name']}")
         path = container.get("terminationMessagePath") or TERMINATION_LOG
         if not any(path == mount or path.startswith(f"{mount.rstrip('/')}/") for mount in found):
-            found[path] = str(home / "termination-log")
+            found[path] = str(home / f"termination-log-{attempt}")
         return found
 
     def _sub_path(self, real: Path, part: str, uid: int | None) -> Path:
