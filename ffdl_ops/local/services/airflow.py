@@ -29,7 +29,7 @@ COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 _HEALTH_NAMES = {"scheduler": "scheduler", "dag-processor": "dag_processor", "triggerer": "triggerer"}
 _BOOT_S = 600.0
 _START_S = 240.0
-_STOP_S = 10.0
+_STOP_S = 4.0
 _POLL_S = 0.1
 
 

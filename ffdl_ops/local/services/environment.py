@@ -84,6 +84,9 @@ def airflow_environment(
         "DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(dags),
         "TRIGGERER__CAPACITY": "2000",
+        # After this silence of a triggerer that was killed, a new one takes its triggers.
+        "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
+        "TRIGGERER__JOB_HEARTBEAT_SEC": "2",
         "LOGGING__BASE_LOG_FOLDER": str(home / "logs" / "airflow"),
         "LOGGING__LOGGING_LEVEL": "INFO",
         "FAB__UPDATE_FAB_PERMS": "False",  # `pipeline.installing` has done it

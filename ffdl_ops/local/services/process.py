@@ -146,10 +146,10 @@ def stop_all(processes: Sequence[Process], *, within_s: float) -> list[str]:
     :returns: the names of those that lived.
     """
     families = {process: process.family() for process in processes}
-    for members in families.values():
-        _signal(members[:1], signal.SIGTERM)
     everyone = [member for members in families.values() for member in members]
-    _, living = psutil.wait_procs([members[0] for members in families.values() if members], timeout=within_s)
+    leaders = [members[0] for members in families.values() if members]
+    _signal(leaders, signal.SIGTERM)
+    psutil.wait_procs(leaders, timeout=within_s)
     # Its leader gone, a child has no more to wait for.
     rest = [member for member in everyone if _lives(member)]
     rest += [child for process in processes for child in process.family() if child not in rest]
