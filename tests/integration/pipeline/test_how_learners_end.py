@@ -64,7 +64,8 @@ def test_out_of_memory_is_told_with_the_container_and_its_limit(rig: Rig) -> Non
     assert job.state == "FAILED", rig.story(run)
     failure = job.failure or {}
     assert failure["class"] == "oom"
-    assert "512" in str(failure)
+    assert failure["evidence"][0]["container_reason"] == "OOMKilled"
+    assert int(failure["evidence"][0]["memory_limit"]) == 512 << 20
 
 
 def test_marking_the_run_failed_ends_every_learner_within_its_grace_and_is_never_retried(rig: Rig) -> None:

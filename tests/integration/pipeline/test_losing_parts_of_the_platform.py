@@ -58,16 +58,21 @@ def test_the_gang_trains_on_and_is_adopted(rig: Rig, platform: Any, service: str
 def test_a_task_that_is_terminated_in_the_middle_never_succeeds(rig: Rig, platform: Any) -> None:
     """Pitfall 1: SIGTERM to a worker in the middle of a task is recorded as success."""
     mlflow = platform.stack.process("mlflow").find()
+    scheduler = platform.stack.process("airflow-scheduler").find()
     assert mlflow is not None
+    assert scheduler is not None
     family = [mlflow, *mlflow.children(recursive=True)]
+    before = {one.pid for one in scheduler.children(recursive=True)}
     for one in family:
         one.suspend()
     try:
         run = rig.probe()
         rig.wait_task(run, "plan", {"running"})
-        worker = eventually("the task's process", lambda: _task_process(platform, "plan", run.run_id))
-        os.kill(worker, signal.SIGTERM)
-        rig.wait_task(run, "plan", {"up_for_retry", "failed"}, within_s=60)
+        # The task's own process is the one that was forked last, below its supervisor.
+        task = eventually("the task's process", lambda: _newest(scheduler, before))
+        task.send_signal(signal.SIGTERM)
+        rig.wait_task(run, "plan", {"up_for_retry", "failed", "queued", "scheduled", None}, within_s=60)
+        assert rig.task(run, "plan") != "success"
     finally:
         for one in family:
             one.resume()
@@ -75,14 +80,7 @@ def test_a_task_that_is_terminated_in_the_middle_never_succeeds(rig: Rig, platfo
     assert job.state == "COMPLETED"
 
 
-def _task_process(platform: Any, task: str, run_id: str) -> int | None:
-    """The pid of the process that runs a task now."""
-    scheduler = platform.stack.process("airflow-scheduler").find()
-    for one in scheduler.children(recursive=True) if scheduler else []:
-        try:
-            title = " ".join(one.cmdline())
-        except psutil.Error:
-            continue
-        if run_id in title or ("task" in title and task in title):
-            return int(one.pid)
-    return None
+def _newest(scheduler: psutil.Process, before: set[int]) -> psutil.Process | None:
+    """The process that came last among the scheduler's descendants, once there is a new one."""
+    new = [one for one in scheduler.children(recursive=True) if one.pid not in before]
+    return max(new, key=lambda one: one.create_time(), default=None)
