@@ -13,7 +13,6 @@ with DAG(dag_id="bench_plain_pod", schedule=None, catchup=False, tags=["ffdl", "
         namespace=f"ffdl-{next(iter(_settings.tenants)).name}",
         image=_settings.platform.images.pytorch,
         cmds=["python3", "-m", "ffdl_ops.pod.workloads.probe"],
-        env_vars={"CHECKPOINT_DIR": "/job/checkpoints", "RESULT_DIR": "/job/results", "DATA_DIR": "/job/data"},
         config_file=_settings.kubeconfig,
         on_finish_action="delete_pod",
         do_xcom_push=False,

@@ -146,6 +146,9 @@ def _exited(item: LearnerEvidence, code: int) -> _Cause:
     alone = said.startswith("rendezvous")
     if alone and code != _SIGTERM:
         return _Cause(_NOT_MET, FailureClass.STARTUP, f"the learners did not find each other{_after(said)}")
+    if said.startswith("launcher"):
+        # The program never ran: the volume could not be written to, or what the pod told the launcher was wrong.
+        return _Cause(_NO_START, FailureClass.PLATFORM, f"the learner's launcher failed{_after(said)}")
     if report.get("terminated_by_platform") is True or alone:
         # Of a gang that fails by itself, another learner explains more; alone, this is a stop from outside.
         text = "was told to stop (SIGTERM) by something outside this platform, like a drain or a deletion"
