@@ -209,3 +209,17 @@ def test_the_kinds_a_tenant_needs_are_stored(bench: Bench) -> None:
     assert bench.core.read_namespaced_service("x", bench.namespace).spec.cluster_ip == "None"
     assert network.read_namespaced_network_policy("x", bench.namespace).spec.policy_types == ["Ingress"]
     assert rbac.read_namespaced_role("x", bench.namespace).rules[0].verbs == ["get"]
+
+
+def test_a_claim_keeps_what_pods_write_until_it_is_deleted(bench: Bench) -> None:
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "jobs/x"}]}
+    for name, script in (("w", "echo kept > /v/file"), ("r", "cat /v/file")):
+        if name == "w":
+            bench.core.create_namespaced_persistent_volume_claim(
+                bench.namespace, {"metadata": {"name": "data"}, "spec": spec}
+            )
+        bench.create(shell_pod(name, script, container=mounts, volumes=volumes))
+        bench.wait_phase(name, "Succeeded", within_s=60)
+    assert bench.log("r") == "kept\n"

@@ -285,6 +285,8 @@ class Runtime:
         loop.add_reader(handle, gone)
 
     def _shim_gone(self, run: Run) -> None:
+        if run.ended:
+            return  # its last word came first; its directory may be gone with the pod
         ending = _read(run.directory / "exit.json")
         if ending is not None:
             self._end(run, ending)

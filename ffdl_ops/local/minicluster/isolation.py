@@ -73,7 +73,7 @@ def _needed(state: Path) -> list[Path]:
 def find_isolation(state: Path) -> Isolation:
     """What this machine allows."""
     if os.geteuid() != 0:
-        return Isolation(False, remark="not started as root: tenants are NOT isolated from each other")
+        return Isolation(False, remark="NOT isolated from each other: minicluster was not started as root")
     closed = closed_directories(_needed(state))
     names = ", ".join(closed)
     if _runs_as_tenant(closed):
@@ -82,7 +82,7 @@ def find_isolation(state: Path) -> Isolation:
     why = f"{names} is closed to other users, and the kernel allows no private view of it (CAP_SYS_ADMIN)"
     return Isolation(
         False,
-        remark=f"tenants are NOT isolated from each other and pods run as root: other users can't run {sys.executable}"
+        remark=f"NOT isolated from each other, pods run as root: other users can't run {sys.executable}"
         f"{': ' + why if closed else ''}. Install where everyone may read",
     )
 

@@ -87,6 +87,8 @@ class Kubelet:
             if change.object["spec"].get("nodeName"):
                 self._worker(change.object).wake()
         elif change.resource.key in _NEEDED_BY_PODS:
+            if change.type == "DELETED" and change.resource.key == "persistentvolumeclaims":
+                self.parts.volumes.remove_claim(change.namespace, change.object["metadata"]["name"])
             for worker in list(self.workers.values()):
                 if worker.namespace == change.namespace and worker.waits_for_objects:
                     worker.retry()

@@ -86,6 +86,10 @@ class Volumes:
         """Remove a pod's own directories."""
         shutil.rmtree(self.pods / pod_uid, ignore_errors=True)
 
+    def remove_claim(self, namespace: str, claim: str) -> None:
+        """Remove what a claim held."""
+        shutil.rmtree(self.claims / namespace / claim, ignore_errors=True)
+
     def _one(self, pod: Object, volume: Mapping[str, Any], directories: PodDirectories) -> Path:
         name = volume["name"]
         if "hostPath" in volume:

@@ -154,6 +154,8 @@ class Shim:
         _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
+        errors = os.open(f"{self.directory}/shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.dup2(errors, 2)  # the server's own output must not be held open by what outlives it
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
