@@ -318,3 +318,11 @@ def test_a_restarted_container_does_not_repeat_the_last_ones_message(bench: Benc
     status = bench.wait_phase("said", "Succeeded").status.container_statuses[0]
     assert status.last_state.terminated.message == "first"
     assert not status.state.terminated.message
+
+
+def test_a_side_car_that_ends_is_started_again_and_holds_nothing_up(bench: Bench) -> None:
+    side = {"name": "side", "image": SHELL, "restartPolicy": "Always", "command": ["sh", "-c", "echo x; sleep 0.1"]}
+    bench.create(shell_pod("flaky", "sleep 1.5", initContainers=[side]))
+    pod = bench.wait_phase("flaky", "Succeeded")
+    status = pod.status.init_container_statuses[0]
+    assert status.restart_count == 1, "the second restart is backed off, and the pod does not wait for it"

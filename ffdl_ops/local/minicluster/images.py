@@ -67,10 +67,10 @@ def _image(path: Path, pattern: str, value: Mapping[str, Any]) -> Image:
     unknown = set(value) - _FIELDS
     if unknown:
         raise UserError(f"{path}: image {pattern!r} has unknown settings {sorted(unknown)}; known: {sorted(_FIELDS)}.")
-    filled = {"python_prefix": sys.prefix}
+    fill = lambda text: str(text).replace("{python_prefix}", sys.prefix)  # noqa: E731
     return Image(
         pattern,
-        tuple(str(entry).format(**filled) for entry in value.get("path_prepend", ())),
-        {str(name): str(text).format(**filled) for name, text in (value.get("env") or {}).items()},
+        tuple(fill(entry) for entry in value.get("path_prepend", ())),
+        {str(name): fill(text) for name, text in (value.get("env") or {}).items()},
         tuple(str(entry) for entry in value.get("command", ())),
     )

@@ -155,7 +155,8 @@ class PodWorker:
             self._clean_up()
             return
         if pod["spec"].get("nodeName") in self._kubelet.lost:
-            return  # a lost node's kubelet says and does nothing
+            self._kill_all()  # also what was just starting; a lost node's kubelet says nothing of it
+            return
         if pod["status"].get("phase") in TERMINAL:
             self._kubelet.parts.devices.release(self.uid)
             if pod["metadata"].get("deletionTimestamp"):
@@ -209,10 +210,7 @@ class PodWorker:
 
     def _clean_up(self) -> None:
         """The object is gone (deleted by force, or finalized): end what is left, then remove its files."""
-        left = [run for run in self._runtime.of(self.uid) if not run.ended]
-        for run in left:
-            self._runtime.signal(run, signal.SIGKILL)
-        if left:
+        if self._kill_all():
             self._at(time.time() + 0.2)
             return
         self.close()
@@ -221,6 +219,13 @@ class PodWorker:
         self._kubelet.parts.devices.release(self.uid)
         self._store.drop_fact(f"stop/{self.uid}")
         self._kubelet.forget(self.uid)
+
+    def _kill_all(self) -> bool:
+        """Kill what runs; whether something has not ended yet."""
+        left = [run for run in self._runtime.of(self.uid) if not run.ended]
+        for run in left:
+            self._runtime.signal(run, signal.SIGKILL)
+        return bool(left)
 
     # -- starting ------------------------------------------------------------------------------------------------
     def _start_containers(self, pod: Object) -> bool:
@@ -256,14 +261,17 @@ class PodWorker:
         return True
 
     def _advance_inits(self, pod: Object) -> str:
-        """ "ok" when the main containers may run, "wait", or "failed" for good."""
+        """ "ok" when the main containers may run, "wait", or "failed" for good.
+
+        Once they have begun, a side-car that has ended is started again but holds nothing up.
+        """
+        begun = any(self._runtime.last(self.uid, one["name"]) for one in pod["spec"]["containers"])
         for container in pod["spec"].get("initContainers") or ():
             run = self._runtime.last(self.uid, container["name"])
             if is_sidecar(container):
                 if run is None or run.ended:
                     self._starter.start(pod, container, run, self._mounted or {})
-                    return "wait"
-                if not run.running:
+                if not (begun or (run is not None and run.running)):
                     return "wait"
                 continue
             if succeeded(run):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ffdl_ops.local.minicluster.containers import ProcessSpec, Run
 from ffdl_ops.local.minicluster.environment import ConfigError, declared_environment, process_spec
 from ffdl_ops.local.minicluster.images import Image
-from ffdl_ops.local.minicluster.podresources import is_sidecar
 from ffdl_ops.local.minicluster.podstatus import Waiting
 from ffdl_ops.local.minicluster.store import Object
 from ffdl_ops.local.minicluster.translate import expand, translator
@@ -23,6 +22,7 @@ __all__ = ["Starter", "field_path_of"]
 
 _RETRY_S = 2.0
 _BACKOFF_S, _BACKOFF_MAX_S = 10.0, 300.0
+_LONG_S = 600.0
 
 
 class _Identity(Protocol):
@@ -137,12 +137,10 @@ class Starter:
         self._at(time.time() + 0.5)
 
     def _backed_off(self, pod: Object, container: Mapping[str, Any], before: Run) -> bool:
-        """Whether a container that has ended may start again; the first time at once."""
-        name = container["name"]
-        if before.attempt == 0 or (before.exit or {}).get("code") == 0 and is_sidecar(container):
-            return True
-        delay = _backoff(before.attempt)
-        again = float((before.exit or {}).get("finished", 0)) + delay
+        """Whether a container that has ended may start again: at once the first time, or after a long run."""
+        name, ended = container["name"], float((before.exit or {}).get("finished", 0))
+        delay = 0.0 if before.attempt == 0 or ended - before.started > _LONG_S else _backoff(before.attempt)
+        again = ended + delay
         if time.time() >= again:
             return True
         who = f"{self._pod.name}_{self._pod.namespace}({self._pod.uid})"
