@@ -127,11 +127,11 @@ def restricted() -> k8s.V1SecurityContext:
 def env_vars(values: Mapping[str, str]) -> list[k8s.V1EnvVar]:
     """Plain values as a container's environment, in a fixed order.
 
-    A dollar sign is doubled: Kubernetes would expand `$(NAME)` in a tenant's text.
+    A dollar sign is doubled: Kubernetes would expand `$(NAME)` in a tenant's text, and make one of two.
     """
     from kubernetes import client
 
-    return [client.V1EnvVar(name=name, value=value.replace("$(", "$$(")) for name, value in sorted(values.items())]
+    return [client.V1EnvVar(name=name, value=value.replace("$", "$$")) for name, value in sorted(values.items())]
 
 
 def helper_container(
