@@ -19,7 +19,7 @@ from ffdl_ops.core.jobs.sections import CUSTOM
 if TYPE_CHECKING:
     from ffdl_ops.core.tenancy.tenants import Tenant
 
-__all__ = ["FormField", "form_fields", "manifest_from_form"]
+__all__ = ["FormField", "form_fields", "in_the_forms_words", "manifest_from_form"]
 
 NONE = "none"
 AUTO = "auto"
@@ -148,6 +148,13 @@ def form_fields(tenant: Tenant, gpu_types: Iterable[str], examples: Mapping[str,
     return fields
 
 
+def in_the_forms_words(problems: Iterable[Problem], form: Mapping[str, Any]) -> list[Problem]:
+    """Problems with the form's fields in place of the manifest's paths, unless the form held a whole manifest."""
+    if form.get("manifest"):
+        return list(problems)
+    return [replace(one, path=_FIELD_OF_PATH.get(one.path, one.path)) for one in problems]
+
+
 def manifest_from_form(params: Mapping[str, Any]) -> Manifest:
     """The manifest that a run's parameters describe.
 
@@ -174,7 +181,7 @@ def manifest_from_form(params: Mapping[str, Any]) -> Manifest:
         manifest = load_manifest(_mapping(changed))
     except ManifestErrors as errors:
         known = {problem.path for problem in problems}
-        named = [replace(one, path=_FIELD_OF_PATH.get(one.path, one.path)) for one in errors.problems]
+        named = in_the_forms_words(errors.problems, given)
         problems += [one for one in named if one.path not in known and not (one.path in _HOLLOW and known & _CHOICES)]
         raise ManifestErrors(problems) from None
     if problems:

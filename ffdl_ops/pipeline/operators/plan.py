@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.observe import node_view
 from ffdl_ops.core.errors import UserError
-from ffdl_ops.core.jobs.form import manifest_from_form
+from ffdl_ops.core.jobs.form import in_the_forms_words, manifest_from_form
 from ffdl_ops.core.jobs.manifest import ManifestErrors
 from ffdl_ops.core.jobs.states import TERMINAL, JobState
 from ffdl_ops.core.tenancy.checks import check_job, check_queue
@@ -93,7 +93,7 @@ class PlanOperator(StageOperator):
         queued = sum(one.request.tenant == tenant.name for one in svc.ledger.queue())
         problems = [*check_job(manifest, tenant, cluster_shape(svc), svc.platform), *check_queue(tenant, queued)]
         if problems:
-            raise UserError("; ".join(str(problem) for problem in problems))
+            raise UserError("; ".join(str(problem) for problem in in_the_forms_words(problems, params)))
         return manifest
 
     def _store(self, context: Context, svc: Services, job_id: str, manifest: Manifest) -> JobRecord:

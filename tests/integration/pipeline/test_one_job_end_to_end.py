@@ -56,7 +56,7 @@ def test_while_a_job_trains_it_uses_no_worker_slot(rig: Rig) -> None:
     [
         ({"gpus": -1}, ("gpus", "-1")),
         ({"gpu_type": "H900", "gpus": 1}, ("gpu_type", "H900")),
-        ({"data": "no-such-bucket/x"}, ("no-such-bucket",)),
+        ({"data": "no-such-bucket/x"}, ("data", "no-such-bucket")),
         ({"learners": 9, "gpus": 1, "gpu_type": "V100"}, ("learners", "9", "8")),
     ],
 )
