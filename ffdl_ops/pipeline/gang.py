@@ -138,7 +138,8 @@ def look(svc: Services, job: JobRecord, attempt: AttemptRecord) -> tuple[Verdict
         rank: Expected(pod_name(job.job_id, attempt.number, rank), "", None) for rank in range(attempt.learners)
     }
     verdict = judge(views, expected, started_at=attempt.started_at, now=now(), timeouts=svc.platform.timeouts)
-    if verdict.state is GangState.RUNNING and job.state != JobState.PROCESSING:
+    # A short program may have ended before anybody looked: it has run all the same.
+    if verdict.state in (GangState.RUNNING, GangState.SUCCEEDED) and job.state != JobState.PROCESSING:
         svc.advance(job.job_id, JobState.PROCESSING, verdict.detail)
     return verdict, views
 
