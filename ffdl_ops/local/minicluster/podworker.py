@@ -343,7 +343,8 @@ class PodWorker:
     # -- telling -------------------------------------------------------------------------------------------------
     def _tell_of(self, pod: Object, name: str, run: Run) -> None:
         marker = run.directory / "told"
-        if run.running and not marker.exists():
+        # A short program may have started and ended between two looks: it has been started all the same.
+        if run.pid and not marker.exists():
             marker.touch()
             self._event(pod, "Started", f"Started container {name}", field_path=field_path_of(pod, name))
 

@@ -146,3 +146,4 @@ def test_a_changed_configuration_restarts_what_it_concerns(small_platform: Platf
         assert refused.value.status == 403
     finally:
         path.write_text(before)
+        small_platform.stack.up()  # what runs is as the configuration says again, for the tests that follow
