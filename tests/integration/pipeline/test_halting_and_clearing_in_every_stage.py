@@ -49,6 +49,7 @@ CASES = (
     Case("admit", TRAINING, cordoned=True),
     Case("preflight", TRAINING, preflight=True),
     Case("learners", TRAINING, trained=True),
+    Case("monitor", TRAINING, trained=True),
     Case("release", STUBBORN, trained=True),
 )
 
