@@ -13,6 +13,7 @@ from ffdl_ops.pipeline.finishing import is_done, release_all
 from ffdl_ops.pipeline.follower import drain
 from ffdl_ops.pipeline.gang import training_done
 from ffdl_ops.pipeline.helpers import run_step
+from ffdl_ops.pipeline.reopening import GOES_ON
 from ffdl_ops.pipeline.services import Services, now
 from ffdl_ops.pipeline.staging import results_of
 from ffdl_ops.pipeline.steps import CHECKPOINT, STORE
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["JobEnd", "conclude", "still_needed"]
 
 _MLFLOW_STATUS = {JobState.COMPLETED: "FINISHED", JobState.FAILED: "FAILED", JobState.HALTED: "KILLED"}
-_GOES_ON = frozenset({None, "none", "scheduled", "queued", "running", "deferred", "restarting", "up_for_retry"})
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def still_needed(svc: Services, job: JobRecord, dag_id: str, run_id: str) -> boo
         return False
     states = svc.airflow.task_states(dag_id, run_id)
     return any(
-        states.get(stage) in _GOES_ON
+        states.get(stage) in GOES_ON
         for stage in (
             "plan",
             "fetch_data",

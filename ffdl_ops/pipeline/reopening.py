@@ -17,11 +17,11 @@ from ffdl_ops.pipeline.services import Services, now
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
 
-__all__ = ["FINISHING", "TRAINING", "reopen", "to_clear"]
+__all__ = ["FINISHING", "GOES_ON", "TRAINING", "reopen", "to_clear"]
 
 TRAINING = ("plan", "fetch_data", "admit", "preflight", "learners", "monitor")
 FINISHING = ("release", "checkpoint", "store_results", "conclude")
-_GOES_ON = frozenset({None, "none", "scheduled", "queued", "running", "deferred", "restarting", "up_for_retry"})
+GOES_ON = frozenset({None, "none", "scheduled", "queued", "running", "deferred", "restarting", "up_for_retry"})
 
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 
@@ -42,7 +42,7 @@ def to_clear(states: dict[str, str | None], *, trained: bool, current: str) -> l
         needed = []
     if current != "conclude":
         needed.append("conclude")
-    return [stage for stage in needed if stage != current and states.get(stage) not in _GOES_ON]
+    return [stage for stage in needed if stage != current and states.get(stage) not in GOES_ON]
 
 
 def reopen(svc: Services, job: JobRecord, stage: str, ti: Any) -> JobRecord:

@@ -6,6 +6,7 @@ outside writes nothing. That difference is how `conclude` tells a failed job fro
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -38,20 +39,20 @@ class StageMixin:
     A subclass implements :meth:`work`, and :meth:`woken` when it defers.
 
     :cvar stage: the stage's name in the ledger and in the durations.
-    :cvar teardown: whether the stage cleans up: it runs whatever happened, and never re-opens the job by itself.
+    :cvar teardown: whether the stage cleans up: it runs whatever happened, for a run without a job as well.
     """
 
     stage: str
     teardown = False
     tenant: str
 
+    @abstractmethod
     def work(self, context: Context, svc: Services, job: JobRecord) -> Any:
         """Do the stage's work, or defer."""
-        raise NotImplementedError(type(self).__name__)
 
     def woken(self, context: Context, svc: Services, job: JobRecord, event: dict[str, Any]) -> Any:
-        """Go on after a trigger has fired."""
-        raise NotImplementedError(type(self).__name__)
+        """Go on after a trigger has fired; only a stage that defers is ever asked to."""
+        raise FfdlError(f"Stage {self.stage} does not defer, and was woken all the same ({event}).")
 
     def execute(self, context: Context) -> Any:
         """Run the stage (called by Airflow)."""

@@ -7,6 +7,7 @@ blocked. A look that fails is told in the log and tried again: an outage of the 
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -42,9 +43,9 @@ class LookingTrigger(BaseTrigger):
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", self.arguments()
 
+    @abstractmethod
     def look(self) -> dict[str, Any] | None:
         """Look once (in a thread): the event to fire, or ``None`` to look again."""
-        raise NotImplementedError(type(self).__name__)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is an event."""
