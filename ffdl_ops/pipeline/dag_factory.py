@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Param
 
 from ffdl_ops.core.jobs.examples import EXAMPLES
 from ffdl_ops.core.jobs.form import FormField, form_fields
-from ffdl_ops.core.jobs.ids import dag_id
+from ffdl_ops.core.jobs.ids import dag_id, role
 from ffdl_ops.pipeline.operators.admit import AdmitOperator
 from ffdl_ops.pipeline.operators.data import FetchDataOperator
 from ffdl_ops.pipeline.operators.ending import (
@@ -29,7 +29,7 @@ from ffdl_ops.pipeline.stage_docs import DAG_DOC, STAGE_DOCS
 if TYPE_CHECKING:
     from ffdl_ops.core.tenancy.tenants import Tenant
 
-__all__ = ["build_dag", "build_dags", "role_of"]
+__all__ = ["build_dag", "build_dags"]
 
 # Airflow's own limits are never the queue: admission is (quota, then placement).
 _MAX_ACTIVE_RUNS = 10_000
@@ -38,11 +38,6 @@ _RETRY_DELAY = timedelta(seconds=5)
 # `conclude` may start before stages that a partial clear left out; it then comes back until they have run.
 _CONCLUDE_RETRIES = 20
 _CONCLUDE_DELAY = timedelta(seconds=3)
-
-
-def role_of(tenant: str) -> str:
-    """The role whose people see and trigger this tenant's DAG."""
-    return f"tenant_{tenant.replace('-', '_')}"
 
 
 def build_dags(tenants: Iterable[Tenant], gpu_types: Iterable[str]) -> dict[str, DAG]:
@@ -65,7 +60,7 @@ def build_dag(tenant: Tenant, gpu_types: list[str]) -> DAG:
         params=_params(form_fields(tenant, gpu_types, EXAMPLES)),
         doc_md=DAG_DOC.format(tenant=name),
         tags=["ffdl", "training", name],
-        access_control={role_of(name): {"DAGs": {"can_read", "can_edit"}, "DAG Runs": {"can_read", "can_create"}}},
+        access_control={role(name): {"DAGs": {"can_read", "can_edit"}, "DAG Runs": {"can_read", "can_create"}}},
         max_active_runs=_MAX_ACTIVE_RUNS,
         max_active_tasks=_MAX_ACTIVE_RUNS,
         default_args={"retries": _RETRIES, "retry_delay": _RETRY_DELAY},

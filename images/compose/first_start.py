@@ -109,7 +109,7 @@ def main() -> int:
     from ffdl_ops.adapters.cluster.tenants import apply_tenants
     from ffdl_ops.adapters.ledger import Ledger
     from ffdl_ops.adapters.settings import Settings
-    from ffdl_ops.pipeline.dag_factory import role_of
+    from ffdl_ops.core.jobs.ids import role
 
     write_kubeconfig()
     prepare_node()
@@ -118,7 +118,7 @@ def main() -> int:
     Ledger(settings.ledger_url).migrate()
     volumes = settings.platform.volumes
     create_claims(apply_tenants(settings), {one.claim for one in (volumes.job, volumes.cache) if one.claim})
-    prepare_airflow([role_of(tenant.name) for tenant in settings.tenants])
+    prepare_airflow([role(tenant.name) for tenant in settings.tenants])
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-__all__ = ["TENANT_NAME", "connection_id", "dag_id", "job_id", "namespace", "pod_name"]
+__all__ = ["TENANT_NAME", "connection_id", "dag_id", "job_id", "namespace", "pod_name", "role"]
 
 TENANT_NAME = re.compile(r"[a-z][a-z0-9-]{0,29}")
 """What a tenant may be called (to be matched in full)."""
@@ -30,6 +30,11 @@ def dag_id(tenant: str) -> str:
 def connection_id(tenant: str) -> str:
     """The Airflow connection that holds the tenant's S3 credentials."""
     return f"ffdl_s3_{_underscored(tenant)}"
+
+
+def role(tenant: str) -> str:
+    """The role whose people see and trigger the tenant's DAG."""
+    return f"tenant_{_underscored(tenant)}"
 
 
 def pod_name(job_id: str, attempt: int, rank: int) -> str:

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ffdl_ops.core.jobs.ids import role
 from ffdl_ops.core.tenancy.tenants import Tenants
 from ffdl_ops.local.services.environment import base_environment
 from ffdl_ops.local.services.errors import ServiceFailed
@@ -22,7 +23,7 @@ from ffdl_ops.local.services.postgres import Postgres
 from ffdl_ops.local.services.process import Process, fingerprint, stop_all, tail
 from ffdl_ops.local.services.secrets import write_private
 
-__all__ = ["COMPONENTS", "Airflow", "Health", "role_of"]
+__all__ = ["COMPONENTS", "Airflow", "Health"]
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 
@@ -31,11 +32,6 @@ _BOOT_S = 600.0
 _START_S = 240.0
 _STOP_S = 4.0
 _POLL_S = 0.1
-
-
-def role_of(tenant: str) -> str:
-    """The role whose people see and trigger a tenant's DAG; the DAG names the same (`pipeline.dag_factory`)."""
-    return f"tenant_{tenant.replace('-', '_')}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class Airflow:
         self.port = port
         self._settings = settings
         self._mark = fingerprint(COMPONENTS, settings)
-        roles = {"admin": "Admin"} | {f"{tenant.name}-user": role_of(tenant.name) for tenant in tenants}
+        roles = {"admin": "Admin"} | {f"{tenant.name}-user": role(tenant.name) for tenant in tenants}
         self._users = {name: (role, users[name]) for name, role in roles.items()}
 
     def process(self, component: str) -> Process:
