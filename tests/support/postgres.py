@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg2
 
-__all__ = ["TestPostgres", "running_postgres"]
+__all__ = ["TestPostgres", "running_postgres", "server_place"]
 
 
 class TestPostgres:
@@ -80,13 +80,22 @@ class TestPostgres:
 @contextmanager
 def running_postgres() -> Iterator[TestPostgres]:
     """A server for as long as the block lasts; its data is removed afterwards."""
+    with server_place() as root:
+        server = TestPostgres(root / "data")
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@contextmanager
+def server_place() -> Iterator[Path]:
+    """A directory for a server's data, for as long as the block lasts, that the user whom PostgreSQL runs as can reach."""
     root = Path(tempfile.mkdtemp(prefix="ffdl-pg-", dir=_memory_disk()))
     root.chmod(0o755)
-    server = TestPostgres(root / "data")
     try:
-        yield server
+        yield root
     finally:
-        server.stop()
         shutil.rmtree(root, ignore_errors=True)
 
 

