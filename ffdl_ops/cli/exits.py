@@ -17,6 +17,7 @@ class Exit(IntEnum):
     USAGE = 2
     REFUSED = 3
     JOB_HALTED = 4
+    DIFFERS = 5
     DATA = 65
     CREDENTIALS = 66
     UNREACHABLE = 69

@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "halt": ("control", "Stop a job; its checkpoint is kept."),
     "resume": ("control", "Go on with a job that has ended, from its checkpoint."),
     "delete": ("delete", "Delete what an ended job left in the bucket and in MLflow."),
+    "tenants": ("tenants", "Bring the cluster to what config/tenants.yaml says."),
     "backup": ("backup", "Back up the ledger's and MLflow's databases."),
     "restore": ("backup", "Restore the ledger's and MLflow's databases."),
     "bench": ("bench", "Run a benchmark."),

@@ -13,6 +13,7 @@ from ffdl_ops.core.jobs.problems import Problems
 from ffdl_ops.core.jobs.sections import CUSTOM, Whole
 from ffdl_ops.core.jobs.translate import problems_of
 from ffdl_ops.core.jobs.yamltext import MAX_CONFIGURATION_BYTES, load_yaml
+from ffdl_ops.core.oncluster import OnCluster
 from ffdl_ops.core.tenancy.tenants import ConfigErrors
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class PlatformConfig(Section):
     timeouts: Timeouts = Timeouts()
     poll: Poll = Poll()
     scheduler: Scheduler = Scheduler()
+    cluster: OnCluster = OnCluster()
     ports: Ports = Ports()
 
     @classmethod

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def prepare_node() -> None:
         core.patch_node_status(node, {"status": {"capacity": {"nvidia.com/gpu": count}}})
 
 
-def create_claims(namespaces: list[str], claims: set[str]) -> None:
+def create_claims(namespaces: Iterable[str], claims: set[str]) -> None:
     """The volumes that the platform's configuration names, in each tenant's namespace."""
     from kubernetes import client
 
@@ -117,7 +117,7 @@ def main() -> int:
     create_buckets([tenant.bucket for tenant in settings.tenants])
     Ledger(settings.ledger_url).migrate()
     volumes = settings.platform.volumes
-    create_claims(apply_tenants(settings), {one.claim for one in (volumes.job, volumes.cache) if one.claim})
+    create_claims(apply_tenants(settings).namespaces, {one.claim for one in (volumes.job, volumes.cache) if one.claim})
     prepare_airflow([role(tenant.name) for tenant in settings.tenants])
     return 0
 

@@ -225,16 +225,6 @@ class Cluster:
         if rest:
             yield rest.decode("utf-8", "replace")
 
-    def pod_events(self, namespace: str, name: str) -> list[str]:
-        """The events of a pod, oldest first, as ``Reason: message``."""
-        events = self.call(
-            f"list events of pod {name}",
-            self.core.list_namespaced_event,
-            namespace,
-            field_selector=f"involvedObject.name={name}",
-        ).items
-        return [f"{event.reason}: {event.message}" for event in events]
-
     # -- services and secrets --------------------------------------------------------------------------------------
     def create_service(self, service: k8s.V1Service) -> None:
         """Create a service unless it is there."""

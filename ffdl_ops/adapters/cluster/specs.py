@@ -28,6 +28,7 @@ __all__ = [
 
 CACHE_DIR = "/ffdl/cache"
 JOB_DIR = "/job"
+POD_ACCOUNT = "ffdl-job"
 RUN_DIR = "/ffdl/run"
 STORAGE_SECRET = "ffdl-storage"
 TOOLS_DIR = "/ffdl/tools"
@@ -181,6 +182,7 @@ def pod_skeleton(platform: PlatformConfig, identity: PodIdentity, name: str) -> 
         spec=client.V1PodSpec(
             containers=[],
             restart_policy="Never",
+            service_account_name=POD_ACCOUNT,
             automount_service_account_token=False,
             enable_service_links=False,
             security_context=client.V1PodSecurityContext(

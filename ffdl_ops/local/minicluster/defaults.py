@@ -10,7 +10,16 @@ from ffdl_ops.local.minicluster.podresources import qos_class
 from ffdl_ops.local.minicluster.resources import Resource
 from ffdl_ops.local.minicluster.store import Object
 
-__all__ = ["apply_defaults"]
+__all__ = ["DEFAULTED_AGAIN", "apply_defaults", "merge_string_data"]
+
+_RBAC = "rbac.authorization.k8s.io"
+DEFAULTED_AGAIN = (
+    "limitranges",
+    "networkpolicies.networking.k8s.io",
+    f"rolebindings.{_RBAC}",
+    f"clusterrolebindings.{_RBAC}",
+)
+"""Kinds whose defaults are filled in on every write; none of them has a state that a default would reset."""
 
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -37,6 +46,13 @@ def apply_defaults(resource: Resource, body: Object) -> Object:
             body["status"] = {"phase": "Available"}
         case "resourcequotas":
             body["status"] = {}
+        case "limitranges":
+            for entry in (body.get("spec") or {}).get("limits") or ():
+                _limit(entry)
+        case "networkpolicies.networking.k8s.io":
+            _network_policy(body.setdefault("spec", {}))
+        case "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io":
+            _binding(body)
     return body
 
 
@@ -62,6 +78,30 @@ def _service(body: Object) -> None:
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
     body.setdefault("status", {"loadBalancer": {}})
+
+
+def _limit(entry: Object) -> None:
+    """A container's default limit is the maximum, its default request is the default limit, then the minimum."""
+    if entry.get("type") == "Container":
+        limits = {**(entry.get("max") or {}), **(entry.get("default") or {})}
+        requests = {**(entry.get("min") or {}), **limits, **(entry.get("defaultRequest") or {})}
+        entry |= {key: value for key, value in (("default", limits), ("defaultRequest", requests)) if value}
+
+
+def _network_policy(spec: Object) -> None:
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+    for rule in (*(spec.get("ingress") or ()), *(spec.get("egress") or ())):
+        for port in rule.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+
+
+def _binding(body: Object) -> None:
+    if isinstance(body.get("roleRef"), dict):
+        body["roleRef"].setdefault("apiGroup", _RBAC)
+    for subject in body.get("subjects") or ():
+        if subject.get("kind") != "ServiceAccount":
+            subject.setdefault("apiGroup", _RBAC)
 
 
 def _pod(body: Object) -> None:

@@ -87,6 +87,8 @@ def check_update(resource: Resource, old: Object, new: Object) -> None:
                 causes.append(
                     Cause(field, "FieldValueForbidden", "Forbidden: field is immutable when `immutable` is set")
                 )
+    if resource.plural in ("rolebindings", "clusterrolebindings") and old.get("roleRef") != new.get("roleRef"):
+        causes.append(_value("roleRef", new.get("roleRef"), "cannot change roleRef"))
     if resource.key == "secrets" and old.get("type") != new.get("type"):
         causes.append(_value("type", new.get("type"), "field is immutable"))
     if causes:

@@ -38,7 +38,8 @@ def test_each_command_explains_itself(cli: Any, name: str) -> None:
 def test_every_command_has_an_output_for_programs(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
-    assert "--json" in {option for param in command.params for option in param.opts}
+    for one in command.commands.values() if isinstance(command, click.Group) else [command]:
+        assert "--json" in {option for param in one.params for option in param.opts}
 
 
 def test_the_help_loads_no_command() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from ffdl_ops.local.minicluster.api.request import Target, read_body
-from ffdl_ops.local.minicluster.defaults import apply_defaults, merge_string_data
+from ffdl_ops.local.minicluster.defaults import DEFAULTED_AGAIN, apply_defaults, merge_string_data
 from ffdl_ops.local.minicluster.deletion import remove_if_free
 from ffdl_ops.local.minicluster.errors import ApiError, bad_request, forbidden, not_found, unsupported_media
 from ffdl_ops.local.minicluster.limits import apply_limits
@@ -142,6 +142,8 @@ def _update(store: Store, target: Target, body: Object, *, dry_run: bool = False
             new.setdefault("type", old.get("type", "Opaque"))
         if resource.key == "namespaces":
             new.setdefault("spec", old.get("spec", {}))
+        if resource.key in DEFAULTED_AGAIN:
+            new = apply_defaults(resource, new)
         if resource.key == "pods":
             new = {**apply_defaults(resource, new), "status": old["status"]}
             for field in ("nodeName", "priority"):

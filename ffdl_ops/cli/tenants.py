@@ -1,0 +1,84 @@
+"""`ffdl tenants apply`: the cluster as config/tenants.yaml says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ffdl_ops.cli.exits import Exit
+from ffdl_ops.cli.options import as_json, pass_session
+from ffdl_ops.cli.output import emit_json, say, show_table
+from ffdl_ops.cli.session import Session
+
+if TYPE_CHECKING:
+    from ffdl_ops.adapters.cluster.tenants import Applied
+
+__all__ = ["commands"]
+
+_DONE = {"create": "created", "update": "changed"}
+_WOULD = {"create": "to be created", "update": "to be changed"}
+
+
+@click.group()
+def tenants() -> None:
+    """Bring the cluster to what config/tenants.yaml says: namespaces, quotas, policies, accounts."""
+
+
+@tenants.command()
+@click.option("--dry-run", is_flag=True, help="Only show the difference; exits with 5 when there is one.")
+@as_json
+@pass_session
+def apply(session: Session, dry_run: bool, as_json: bool) -> None:
+    """Give each tenant its namespace, limits, network policies, account, and the platform's rights there.
+
+    What is as it should be is left as it is; nothing is deleted. It needs an administrator's kubeconfig.
+    """
+    from ffdl_ops.adapters.cluster.tenants import apply_tenants
+
+    applied = apply_tenants(session.settings, dry_run=dry_run)
+    if as_json:
+        emit_json(
+            {
+                "dry_run": dry_run,
+                "changes": applied.changed,
+                "unchanged": len(applied.changes) - len(applied.changed),
+                "left_alone": applied.left_alone,
+                "notes": applied.notes,
+            }
+        )
+    else:
+        _show(applied, dry_run)
+    if dry_run and applied.changed:
+        raise click.exceptions.Exit(Exit.DIFFERS)
+
+
+def _show(applied: Applied, dry_run: bool) -> None:
+    changed, unchanged = applied.changed, len(applied.changes) - len(applied.changed)
+    if changed:
+        words = _WOULD if dry_run else _DONE
+        show_table(
+            ["TENANT", "KIND", "OBJECT", "WHAT"],
+            [
+                (one.tenant, one.kind, f"{one.namespace}/{one.name}" if one.namespace else one.name, words[one.action])
+                for one in changed
+            ],
+        )
+    if dry_run:
+        for one in changed:
+            say(f"{one.difference}\n")
+    if applied.left_alone:
+        show_table(
+            ["LEFT ALONE", "WHY", "TO DELETE IT"],
+            [
+                (f"{one.kind} {one.namespace + '/' if one.namespace else ''}{one.name}", one.why, one.remove_with)
+                for one in applied.left_alone
+            ],
+        )
+    for note in applied.notes:
+        say(f"Note: {note}")
+    said = f"{len(changed)} {'would be changed' if dry_run else 'changed'}" if changed else "Nothing to do"
+    say(f"{said}; {unchanged} objects are as they should be.")
+
+
+commands: list[click.Command] = [tenants]
