@@ -193,7 +193,7 @@ class World:
 
 
 def _without_new_epochs(decisions: tuple[Decision, ...]) -> list[Decision]:
-    """Decisions without the numbers of grants that they make themselves: what an index has given before, a snapshot can't know."""
+    """Decisions without the numbers of the grants that they make: which were given before, a snapshot can't know."""
     new = {one.job_id for one in decisions if isinstance(one, Admit)}
     return [replace(one, epoch=0) if isinstance(one, Preempt) and one.job_id in new else one for one in decisions]
 
