@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tenants": ("tenants", "Bring the cluster to what config/tenants.yaml says."),
     "backup": ("backup", "Back up the ledger's and MLflow's databases."),
     "restore": ("backup", "Restore the ledger's and MLflow's databases."),
+    "simulate": ("simulate", "Replay a trace of another cluster's jobs through the scheduler."),
     "bench": ("bench", "Run a benchmark."),
 }
 """Each command's module (in `ffdl_ops.cli`) and what the help says of it."""

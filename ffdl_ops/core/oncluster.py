@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
@@ -52,9 +52,14 @@ class Outside(Section):
 class OnCluster(Section):
     """What a real cluster must be told of.
 
-    `s3_addresses` are the object store's, for an endpoint that is named: network policies know addresses alone.
+    `admission` says who lets gangs start: this platform's own scheduler, or Kueue by the LocalQueue of that name in each
+    tenant's namespace. `scheduler_name` is what learners' pods name as their scheduler. `s3_addresses` are the object store's,
+    for an endpoint that is named: network policies know addresses alone.
     """
 
+    admission: Literal["ffdl", "kueue"] = "ffdl"
+    local_queue: ObjectName = "ffdl"
+    scheduler_name: ObjectName | None = None
     account: Account = Account()
     s3_addresses: list[Cidr] = []
     egress: list[Outside] = []

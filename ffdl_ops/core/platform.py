@@ -10,10 +10,12 @@ from pydantic import BeforeValidator, ConfigDict, ValidationError, model_validat
 from ffdl_ops.core.jobs.fields import Cpus, GpuType, ImageName, Memory, Section, Tag, check_image, number, refuse, text
 from ffdl_ops.core.jobs.manifest import DEFAULT_CPUS, DEFAULT_MEMORY
 from ffdl_ops.core.jobs.problems import Problems
-from ffdl_ops.core.jobs.sections import CUSTOM, Whole
+from ffdl_ops.core.jobs.sections import CUSTOM, TRUTH, Whole
 from ffdl_ops.core.jobs.translate import problems_of
 from ffdl_ops.core.jobs.yamltext import MAX_CONFIGURATION_BYTES, load_yaml
 from ffdl_ops.core.oncluster import OnCluster
+from ffdl_ops.core.scheduling.model import Level, Strategy
+from ffdl_ops.core.scheduling.policy import Order, Policy
 from ffdl_ops.core.tenancy.tenants import ConfigErrors
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ __all__ = ["Images", "PlatformConfig", "Poll", "Ports", "Scheduler", "Size", "Ti
 _PORT = Whole(1, 65_535)
 _USER = Whole(1, 2**31 - 1)
 _SECONDS = Whole(1, 86_400)
+_WAITING = (BeforeValidator(number(0, 31_536_000)),)
 _POLL = (BeforeValidator(number(0.05, 600)),)
 
 
@@ -103,9 +106,29 @@ class Poll(Section):
 
 
 class Scheduler(Section):
-    """How the queue is served."""
+    """How the queue is served. Times are in seconds; 0 is never."""
 
-    policy: Literal["fifo"] = "fifo"
+    policy: Literal["fair", "fifo", "sjf", "srtf", "las"] = "fair"
+    backfill: Annotated[bool | None, *TRUTH] = None
+    reserve_after_seconds: Annotated[float, *_WAITING] = 900.0
+    age_limit_seconds: Annotated[float, *_WAITING] = 86_400.0
+    strategy: Literal["pack", "spread", "bsa"] = "pack"
+    within: Literal["node", "rack", "cluster"] = "node"
+    relax_after_seconds: Annotated[float, *_WAITING] = 60.0
+    rack_label: Annotated[str, BeforeValidator(text(253))] = "ffdl.dev/rack"
+
+    @property
+    def rules(self) -> Policy:
+        """The same for the scheduling code."""
+        return Policy(
+            order=Order(self.policy),
+            backfill=self.backfill,
+            reserve_after_s=self.reserve_after_seconds or None,
+            age_limit_s=self.age_limit_seconds or None,
+            strategy=Strategy(self.strategy),
+            level=Level[self.within.upper()],
+            relax_s=self.relax_after_seconds or None,
+        )
 
 
 class Size(Section):

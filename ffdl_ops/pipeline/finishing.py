@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.core.jobs.states import JobState
+from ffdl_ops.pipeline.admission import places_are_free
 from ffdl_ops.pipeline.gang import stop_learners
 from ffdl_ops.pipeline.helpers import stop_helpers
 from ffdl_ops.pipeline.services import Services, now
@@ -57,6 +58,7 @@ def release_all(svc: Services, job: JobRecord) -> list[str]:
     lease = svc.ledger.lease(job.job_id)
     if lease is not None and svc.ledger.release_lease(job.job_id, lease.epoch, "released", now()):
         done.append(f"lease {lease.epoch} is free")
+        places_are_free(svc)
     if newest_attempt(svc, job):
         from ffdl_ops.core.jobs.ids import namespace as namespace_of
 

@@ -19,24 +19,31 @@ from ffdl_ops.adapters.cluster.gang import (
     learner_pod,
     learner_template,
 )
-from ffdl_ops.adapters.cluster.observe import PodView, pod_view
+from ffdl_ops.adapters.cluster.observe import PodView, node_view, pod_view
 from ffdl_ops.core.failures.budgets import GiveUp, restart_or_fail
 from ffdl_ops.core.failures.classes import FailureClass
 from ffdl_ops.core.failures.classify import Failure, classify
+from ffdl_ops.core.failures.reasons import ADVICE
 from ffdl_ops.core.jobs.ids import namespace as namespace_of
 from ffdl_ops.core.jobs.ids import pod_name
 from ffdl_ops.core.jobs.manifest import load_manifest
 from ffdl_ops.core.jobs.states import JobState
+from ffdl_ops.pipeline.admission import places_are_free
 from ffdl_ops.pipeline.judge import Expected, GangState, Verdict, judge
 from ffdl_ops.pipeline.services import Services, now
 from ffdl_ops.pipeline.staging import data_dir_of, data_secret_of, stage_spec
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from kubernetes import client as k8s
 
     from ffdl_ops.adapters.ledger import AttemptRecord, JobRecord, LeaseRecord
 
-__all__ = ["GangEnd", "after_failure", "finish", "launch", "look", "spec_of", "stop_learners", "training_done"]
+__all__ = [
+    "GangEnd", "after_failure", "finish", "launch", "look", "newest_saved_at", "preempted", "spec_of", "stop_learners",
+    "training_done",
+]  # fmt: skip
 
 _BASE_PORT = 20_000
 _PORTS_PER_GANG = 64
@@ -192,6 +199,24 @@ def finish(svc: Services, job: JobRecord, attempt: AttemptRecord, verdict: Verdi
     return after_failure(svc, job)
 
 
+def preempted(svc: Services, job: JobRecord, attempt: AttemptRecord, words: str) -> GangEnd:
+    """Stop an attempt whose lease is wanted for another job: the learners save within their grace.
+
+    :param words: for whom, and why.
+    """
+    facts: dict[str, Any] = {
+        "class": FailureClass.PREEMPTED.value,
+        "rank": None,
+        "summary": words,
+        "advice": ADVICE[FailureClass.PREEMPTED],
+        "evidence": [],
+        "attempt": attempt.number,
+    }
+    stop_learners(svc, job)
+    svc.ledger.end_attempt(job.job_id, attempt.number, "failed", facts, now())
+    return after_failure(svc, job)
+
+
 def after_failure(svc: Services, job: JobRecord) -> GangEnd:
     """What follows from the newest attempt's failure, by its class's budget; read from the ledger alone.
 
@@ -216,14 +241,37 @@ def after_failure(svc: Services, job: JobRecord) -> GangEnd:
         return GangEnd("failed", {**facts, "gave_up": decision.reason})
     if decision.keep_lease and svc.ledger.holds(job.job_id, attempt.lease_epoch):
         return GangEnd("restart", facts, decision.delay_s)
+    if failure.cls is FailureClass.STARTUP:
+        _exclude_node(svc, job, failure)
     _release(svc, job, attempt, f"restarts elsewhere: {failure.cls.value}", gone=gone)
     return GangEnd("readmit", facts, decision.delay_s)
 
 
+def _exclude_node(svc: Services, job: JobRecord, failure: Failure) -> None:
+    """Don't place the job again on the node that did not take its learner, as long as there are others for it."""
+    node = next((item.get("node") for item in failure.evidence if item.get("rank") == failure.rank), None)
+    if node is None or node in job.excluded_nodes:
+        return
+    manifest = load_manifest(job.manifest)
+    excluded = {*job.excluded_nodes, node}
+    views = [node_view(one) for one in svc.cluster.nodes()]
+    left = [one for one in views if one.usable and one.gpus >= manifest.gpus and one.name not in excluded]
+    if any(manifest.gpu_type in (None, one.gpu_type) or not manifest.gpus for one in left):
+        svc.ledger.set_facts(job.job_id, excluded_nodes=sorted(excluded))
+
+
 def _release(svc: Services, job: JobRecord, attempt: AttemptRecord, reason: str, *, gone: bool = True) -> None:
     """Free the attempt's lease, unless a pod of it may still hold a GPU: `release` does it then."""
-    if gone:
-        svc.ledger.release_lease(job.job_id, attempt.lease_epoch, reason, now())
+    if gone and svc.ledger.release_lease(job.job_id, attempt.lease_epoch, reason, now()):
+        places_are_free(svc)
+
+
+def newest_saved_at(svc: Services, job: JobRecord) -> datetime | None:
+    """When the job's newest complete checkpoint was made; ``None`` when it has none."""
+    from ffdl_ops.adapters.storage.checkpoints import newest_complete
+
+    newest = newest_complete(svc.store(job.tenant), svc.tenant(job.tenant).bucket, job.job_id)
+    return newest.created if newest else None
 
 
 def _newest_generation(svc: Services, job: JobRecord) -> int | None:

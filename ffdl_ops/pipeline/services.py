@@ -6,6 +6,7 @@ Airflow forks its tasks, so the cache is keyed by process: no connection is shar
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Services", "now", "services"]
 
+_log = logging.getLogger(__name__)
+
 
 def now() -> datetime:
     """The present moment, aware, in UTC."""
@@ -34,6 +37,24 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self._refused = ""
+
+    def refresh(self) -> None:
+        """Take what has changed in the configuration's files; addresses and credentials stay as they were."""
+        from ffdl_ops.adapters.settings import Settings
+        from ffdl_ops.core.errors import UserError
+        from ffdl_ops.core.jobs.problems import Problems
+
+        try:
+            fresh = Settings.load(self.settings.home, self.settings.config)
+        except (Problems, UserError, OSError) as error:
+            if str(error) != self._refused:
+                _log.warning("The configuration has become wrong, and is not taken: %s", error)
+                self._refused = str(error)
+            return
+        self._refused = ""
+        if fresh.tenants is not self.settings.tenants or fresh.platform is not self.settings.platform:
+            self.settings = fresh.with_endpoints(self.settings.endpoints)
 
     @property
     def platform(self) -> PlatformConfig:
@@ -95,5 +116,10 @@ def _services(pid: int) -> Services:
 
 
 def services() -> Services:
-    """The services of this process."""
-    return _services(os.getpid())
+    """The services of this process, with the configuration as the files have it now.
+
+    A configuration file that has become wrong is not taken: what was right goes on to hold.
+    """
+    known = _services(os.getpid())
+    known.refresh()
+    return known

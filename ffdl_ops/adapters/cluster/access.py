@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from ffdl_ops.core.oncluster import Account
+from ffdl_ops.core.kueue import GROUP
 
-__all__ = ["CLUSTER_RULES", "NAMESPACE_RULES", "node_reader", "role_and_binding"]
+if TYPE_CHECKING:
+    from ffdl_ops.core.oncluster import Account, OnCluster
+
+__all__ = ["CLUSTER_RULES", "KUEUE_RULES", "NAMESPACE_RULES", "node_reader", "role_and_binding"]
 
 Manifest = dict[str, Any]
 
@@ -32,11 +34,14 @@ NAMESPACE_RULES: tuple[Manifest, ...] = (
 )
 """In each tenant's namespace."""
 
+KUEUE_RULES: tuple[Manifest, ...] = (_rule(GROUP, "workloads", "get"),)
+"""In each tenant's namespace as well, where Kueue admits gangs."""
+
 CLUSTER_RULES: tuple[Manifest, ...] = (_rule("", "nodes", "list"),)
 """In the whole cluster: sizes and GPU types of nodes, which admission counts with."""
 
 
-def role_and_binding(account: Account, meta: Manifest) -> list[Manifest]:
+def role_and_binding(cluster: OnCluster, meta: Manifest) -> list[Manifest]:
     """The platform's rights in one namespace.
 
     :param meta: namespace and labels of both objects.
@@ -46,14 +51,14 @@ def role_and_binding(account: Account, meta: Manifest) -> list[Manifest]:
             "apiVersion": f"{RBAC}/v1",
             "kind": "Role",
             "metadata": {**meta, "name": PLATFORM},
-            "rules": list(NAMESPACE_RULES),
+            "rules": [*NAMESPACE_RULES, *(KUEUE_RULES if cluster.admission == "kueue" else ())],
         },
         {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",
             "metadata": {**meta, "name": PLATFORM},
             "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": PLATFORM},
-            "subjects": [_subject(account)],
+            "subjects": [_subject(cluster.account)],
         },
     ]
 

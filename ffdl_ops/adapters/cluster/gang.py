@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster import specs
+from ffdl_ops.adapters.cluster.kueue import mark_pod
 from ffdl_ops.core.jobs.ids import namespace as namespace_of
 from ffdl_ops.core.jobs.ids import pod_name
 
@@ -125,6 +126,7 @@ def learner_template(spec: GangSpec, platform: PlatformConfig) -> k8s.V1Pod:
         )
     ]
     pod.spec.subdomain = spec.job_id
+    mark_pod(pod, platform.cluster, spec.job_id, spec.attempt, spec.learners)
     return pod
 
 

@@ -7,7 +7,6 @@ changed.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.access import node_reader, role_and_binding
@@ -20,7 +19,7 @@ from ffdl_ops.core.jobs.units import parse_cpu, parse_memory
 if TYPE_CHECKING:
     from ffdl_ops.adapters.storage.config import StoreConfig
     from ffdl_ops.core.platform import PlatformConfig
-    from ffdl_ops.core.tenancy.tenants import Tenant
+    from ffdl_ops.core.tenancy.tenants import Tenant, Tenants
 
 __all__ = [
     "COMPONENT", "MANAGED", "MANAGER", "TENANT", "namespace_gpu_limit", "namespace_pod_limit", "platform_manifests",
@@ -37,9 +36,10 @@ _LEVEL = "restricted"
 _NAME = "ffdl"
 
 
-def tenant_manifests(tenant: Tenant, platform: PlatformConfig, store: StoreConfig) -> list[Manifest]:
+def tenant_manifests(tenant: Tenant, tenants: Tenants, platform: PlatformConfig, store: StoreConfig) -> list[Manifest]:
     """A tenant's objects, in the order in which they are made: its namespace first.
 
+    :param tenants: all of them; they may lend each other GPUs.
     :param store: what opens its object store; goes into its storage secret.
     """
     namespace = namespace_of(tenant.name)
@@ -48,7 +48,7 @@ def tenant_manifests(tenant: Tenant, platform: PlatformConfig, store: StoreConfi
     levels = {f"pod-security.kubernetes.io/{mode}": _LEVEL for mode in ("enforce", "audit", "warn")}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {**labels, **levels}}},
-        _quota(tenant, meta),
+        _quota(tenant, tenants, platform, meta),
         _limits(tenant, platform, meta),
         *network_policies(store.endpoint_url, platform.cluster, meta),
         {
@@ -57,7 +57,7 @@ def tenant_manifests(tenant: Tenant, platform: PlatformConfig, store: StoreConfi
             "metadata": {**meta, "name": POD_ACCOUNT},
             "automountServiceAccountToken": False,
         },
-        *role_and_binding(platform.cluster.account, meta),
+        *role_and_binding(platform.cluster, meta),
         _storage_secret(store, meta),
     ]
 
@@ -67,25 +67,27 @@ def platform_manifests(platform: PlatformConfig) -> list[Manifest]:
     return node_reader(platform.cluster.account, _labels("platform"))
 
 
-def namespace_gpu_limit(tenant: Tenant) -> int:
+def namespace_gpu_limit(tenant: Tenant, tenants: Tenants) -> int:
     """GPUs of all types that the namespace's ResourceQuota lets through: the tenant's quota, and what it may borrow.
 
     The quota by type, and what may be borrowed at this moment, are the scheduler's to keep; the namespace's is the wall
     behind it, and must never stop what the scheduler has granted.
     """
-    borrow = getattr(tenant, "borrow", None)
-    borrowed = sum(borrow.values()) if isinstance(borrow, Mapping) else int(borrow or 0)
-    return sum(tenant.gpu_quota.values()) + borrowed
+    most_gpus = getattr(tenants, "most_gpus", None)
+    return sum((most_gpus(tenant.name) if most_gpus else tenant.gpu_quota).values())
 
 
-def namespace_pod_limit(tenant: Tenant) -> int | None:
+def namespace_pod_limit(tenant: Tenant, *, waiting_have_pods: bool = False) -> int | None:
     """Pods at the same time, or ``None`` for no limit.
 
     A running job has its learners and one pod beside (a helper, a preflight); one that waits has a helper at most.
+
+    :param waiting_have_pods: whether jobs that wait have their learners' pods already (Kueue holds these back).
     """
     if tenant.max_running is None:
         return None
-    return tenant.max_running * (tenant.max_learners + 1) + tenant.max_queued
+    whole = tenant.max_learners + 1
+    return tenant.max_running * whole + tenant.max_queued * (whole if waiting_have_pods else 1)
 
 
 def storage_secret_values(store: StoreConfig) -> dict[str, str]:
@@ -109,13 +111,11 @@ def _labels(component: str, tenant: str | None = None) -> dict[str, str]:
     return {**labels, "app.kubernetes.io/instance": tenant, TENANT: tenant} if tenant else labels
 
 
-def _quota(tenant: Tenant, meta: Manifest) -> Manifest:
-    hard = {"requests.nvidia.com/gpu": str(namespace_gpu_limit(tenant))}
-    if tenant.cpu_quota_millis is not None:
-        hard["requests.cpu"] = _cpu(tenant.cpu_quota_millis)
-    if tenant.memory_quota_bytes is not None:
-        hard["requests.memory"] = _memory(tenant.memory_quota_bytes)
-    pods = namespace_pod_limit(tenant)
+def _quota(tenant: Tenant, tenants: Tenants, platform: PlatformConfig, meta: Manifest) -> Manifest:
+    """Amounts are left out where Kueue counts them: its pods are there, and count, before they are admitted."""
+    kueue = platform.cluster.admission == "kueue"
+    hard = {} if kueue else _amounts(tenant, tenants)
+    pods = namespace_pod_limit(tenant, waiting_have_pods=kueue)
     if pods is not None:
         hard["pods"] = str(pods)
     return {
@@ -124,6 +124,15 @@ def _quota(tenant: Tenant, meta: Manifest) -> Manifest:
         "metadata": {**meta, "name": _NAME},
         "spec": {"hard": hard},
     }
+
+
+def _amounts(tenant: Tenant, tenants: Tenants) -> dict[str, str]:
+    hard = {"requests.nvidia.com/gpu": str(namespace_gpu_limit(tenant, tenants))}
+    if tenant.cpu_quota_millis is not None:
+        hard["requests.cpu"] = _cpu(tenant.cpu_quota_millis)
+    if tenant.memory_quota_bytes is not None:
+        hard["requests.memory"] = _memory(tenant.memory_quota_bytes)
+    return hard
 
 
 def _limits(tenant: Tenant, platform: PlatformConfig, meta: Manifest) -> Manifest:

@@ -24,6 +24,7 @@ __all__ = ["PodView", "evidence_of", "gone_evidence", "node_view", "pod_view"]
 
 GPU_RESOURCE = "nvidia.com/gpu"
 GPU_TYPE_LABEL = "ffdl.dev/gpu-type"
+RACK_LABEL = "ffdl.dev/rack"
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
@@ -227,8 +228,11 @@ def _helper_error(text: str | None) -> str | None:
     return str(report["error"]) if report and report.get("error") else text
 
 
-def node_view(node: k8s.V1Node) -> NodeView:
-    """A node as the scheduler sees it: what it can give in all, not what is free."""
+def node_view(node: k8s.V1Node, rack_label: str = RACK_LABEL) -> NodeView:
+    """A node as the scheduler sees it: what it can give in all, not what is free.
+
+    :param rack_label: the label that says in which rack it stands.
+    """
     labels = dict(node.metadata.labels or {})
     allocatable = node.status.allocatable or node.status.capacity or {}
     ready = any(entry.type == "Ready" and entry.status == "True" for entry in node.status.conditions or [])
@@ -245,4 +249,5 @@ def node_view(node: k8s.V1Node) -> NodeView:
         ready=ready,
         schedulable=not node.spec.unschedulable and not tainted,
         labels=labels,
+        rack=labels.get(rack_label, ""),
     )

@@ -64,7 +64,7 @@ def apply_tenants(settings: Settings, *, dry_run: bool = False) -> Applied:
     """
     # All manifests first: a tenant without credentials must not leave the others half done.
     wanted = {
-        tenant.name: tenant_manifests(tenant, settings.platform, settings.store_config(tenant.name))
+        tenant.name: tenant_manifests(tenant, settings.tenants, settings.platform, settings.store_config(tenant.name))
         for tenant in settings.tenants
     }
     objects = Objects(Cluster(settings.kubeconfig), dry_run)

@@ -11,11 +11,13 @@ from ffdl_ops.adapters.ledger.errors import LeaseLost, LedgerUnavailable, NotInL
 from ffdl_ops.adapters.ledger.ledger import Ledger
 from ffdl_ops.adapters.ledger.records import (
     AttemptRecord,
+    AuditRecord,
     CheckpointRecord,
     JobRecord,
     LeaseRecord,
     NewJob,
     QueuedRecord,
+    QueueState,
     StageRecord,
     TransitionRecord,
     WaitRecord,
@@ -23,6 +25,7 @@ from ffdl_ops.adapters.ledger.records import (
 
 __all__ = [
     "AttemptRecord",
+    "AuditRecord",
     "CheckpointRecord",
     "JobRecord",
     "LeaseLost",
@@ -32,6 +35,7 @@ __all__ = [
     "NewJob",
     "NotInLedger",
     "NotMigrated",
+    "QueueState",
     "QueuedRecord",
     "Refused",
     "StageRecord",

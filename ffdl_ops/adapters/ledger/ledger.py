@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ffdl_ops.adapters.ledger.attempts import Attempts
+from ffdl_ops.adapters.ledger.audit import Audit
 from ffdl_ops.adapters.ledger.checkpoints import Checkpoints
 from ffdl_ops.adapters.ledger.cursors import Cursors
 from ffdl_ops.adapters.ledger.engine import Database
@@ -14,7 +15,7 @@ from ffdl_ops.adapters.ledger.waits import Waits
 __all__ = ["Ledger"]
 
 
-class Ledger(Jobs, Attempts, Leases, Waits, Checkpoints, Stages, Cursors):
+class Ledger(Jobs, Attempts, Leases, Waits, Checkpoints, Stages, Cursors, Audit):
     """The durable record of jobs, attempts, leases, waits, checkpoints and stages.
 
     Safe to share between threads, and across a fork. Every writer is idempotent: called twice, it has the effect of one

@@ -13,14 +13,18 @@ from ffdl_ops.adapters.ledger.values import AnyText
 
 __all__ = [
     "Attempt",
+    "AuditLine",
     "Base",
     "Checkpoint",
+    "Closure",
     "Cursor",
     "Follower",
     "Job",
     "Lease",
     "QueueEntry",
+    "ReservedPlaces",
     "Stage",
+    "TenantLimits",
     "Transition",
     "WaitInterval",
     "lease_epochs",
@@ -149,6 +153,13 @@ class Lease(Base):
     granted_at: Mapped[datetime]
     released_at: Mapped[datetime | None]
     release_reason: Mapped[str | None]
+    user: Mapped[str] = mapped_column("submitted_by", server_default="")
+    priority: Mapped[int] = mapped_column(server_default="0")
+    expected_end: Mapped[datetime | None]
+    served_gpu_s: Mapped[float] = mapped_column(server_default="0")
+    saved_at: Mapped[datetime | None]
+    preempted_at: Mapped[datetime | None]
+    preemption: Mapped[dict[str, Any] | None]
 
 
 class QueueEntry(Base):
@@ -169,6 +180,65 @@ class QueueEntry(Base):
     excluded_nodes: Mapped[list[Any]]
     user: Mapped[str] = mapped_column("submitted_by")
     enqueued_at: Mapped[datetime]
+    expected_s: Mapped[float | None]
+    served_s: Mapped[float] = mapped_column(server_default="0")
+    served_gpu_s: Mapped[float] = mapped_column(server_default="0")
+    strategy: Mapped[str | None] = mapped_column(String(16))
+    level: Mapped[int | None]
+    relax_s: Mapped[float | None]
+
+
+class ReservedPlaces(Base):
+    """Places that are kept for a waiting job; they go when it leaves the queue."""
+
+    __tablename__ = "reservations"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("queue.job_id", ondelete="CASCADE"), primary_key=True)
+    tenant: Mapped[str]
+    user: Mapped[str] = mapped_column("submitted_by")
+    placements: Mapped[list[Any]]
+    gpus: Mapped[int]
+    cpu_millis: Mapped[int] = mapped_column(BigInteger)
+    memory_bytes: Mapped[int] = mapped_column(BigInteger)
+    gpu_type: Mapped[str | None]
+    since: Mapped[datetime]
+    preemption: Mapped[bool]
+
+
+class Closure(Base):
+    """That nothing may start, and why; `scope` is "platform"."""
+
+    __tablename__ = "closures"
+
+    scope: Mapped[str] = mapped_column(String(16), primary_key=True)
+    reason: Mapped[str]
+    closed_by: Mapped[str]
+    at: Mapped[datetime]
+
+
+class TenantLimits(Base):
+    """A tenant's limits as they were last seen, so that a change of them is noticed."""
+
+    __tablename__ = "tenant_limits"
+
+    tenant: Mapped[str] = mapped_column(String(64), primary_key=True)
+    limits: Mapped[dict[str, Any]]
+    at: Mapped[datetime]
+
+
+class AuditLine(Base):
+    """Something that was decided or ordered. Rows are only ever added, and outlive the job."""
+
+    __tablename__ = "audit"
+    __table_args__ = (Index(None, "at"), Index(None, "job_id"))
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    at: Mapped[datetime]
+    actor: Mapped[str]
+    action: Mapped[str] = mapped_column(String(32))
+    tenant: Mapped[str | None]
+    job_id: Mapped[str | None] = mapped_column(String(64))
+    words: Mapped[str]
 
 
 class WaitInterval(Base):

@@ -8,21 +8,25 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.core.jobs.states import JobState
-from ffdl_ops.core.scheduling.model import GangRequest, Grant, Holder, Placement, WaitCause
+from ffdl_ops.core.scheduling.decisions import Holder, WaitCause
+from ffdl_ops.core.scheduling.model import GangRequest, Grant, Placement, Reservation
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import models
 
 __all__ = [
     "AttemptRecord",
+    "AuditRecord",
     "CheckpointRecord",
     "JobRecord",
     "LeaseRecord",
     "NewJob",
+    "QueueState",
     "QueuedRecord",
     "StageRecord",
     "TransitionRecord",
     "WaitRecord",
+    "reservation_of",
 ]
 
 
@@ -141,7 +145,11 @@ class AttemptRecord:
 
 @dataclass(frozen=True)
 class LeaseRecord:
-    """Places that a job holds, or held until `released_at`. `gpus`, `cpu_millis`, `memory_bytes` are per learner."""
+    """Places that a job holds, or held until `released_at`. `gpus`, `cpu_millis`, `memory_bytes` are per learner.
+
+    :param saved_at: when its newest checkpoint was whole in the object store, if it has one.
+    :param preempted_at: when it was told to stop for somebody else, if it was; `preemption` says for whom and why.
+    """
 
     job_id: str
     tenant: str
@@ -154,6 +162,13 @@ class LeaseRecord:
     granted_at: datetime
     released_at: datetime | None
     release_reason: str | None
+    user: str = ""
+    priority: int = 0
+    expected_end: datetime | None = None
+    served_gpu_s: float = 0.0
+    saved_at: datetime | None = None
+    preempted_at: datetime | None = None
+    preemption: dict[str, Any] | None = None
 
     @property
     def gpus_total(self) -> int:
@@ -172,6 +187,13 @@ class LeaseRecord:
             cpu_millis=self.cpu_millis,
             memory_bytes=self.memory_bytes,
             gpu_type=self.gpu_type,
+            priority=self.priority,
+            user=self.user,
+            granted_at=self.granted_at,
+            saved_at=self.saved_at or self.granted_at,
+            expected_end=self.expected_end,
+            served_gpu_s=self.served_gpu_s,
+            preempting=self.preempted_at is not None,
         )
 
     @classmethod
@@ -182,12 +204,37 @@ class LeaseRecord:
         return cls(**values)
 
 
+def reservation_of(row: models.ReservedPlaces) -> Reservation:
+    """The reservation of a row."""
+    values = {name: getattr(row, name) for name in Reservation.__dataclass_fields__}
+    values["placements"] = tuple(Placement(place["rank"], place["node"]) for place in row.placements)
+    return Reservation(**values)
+
+
+@dataclass(frozen=True)
+class AuditRecord:
+    """Something that was decided or ordered: by whom, of which tenant's which job, in words."""
+
+    at: datetime
+    actor: str
+    action: str
+    tenant: str | None
+    job_id: str | None
+    words: str
+
+    @classmethod
+    def of(cls, row: models.AuditLine) -> AuditRecord:
+        """The record of a row."""
+        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__})
+
+
 @dataclass(frozen=True)
 class QueuedRecord:
     """A job that waits.
 
     :param position: its place in its tenant's queue, from 1.
-    :param cause: why it waits, by the last pass; ``None`` before the first. So is `message`.
+    :param cause: why it waits, by the last pass; ``None`` before the first. So are `message`, `holders` and `earliest`.
+    :param earliest: no sooner than this can it start, by what is known of the holders' ends.
     """
 
     request: GangRequest
@@ -195,6 +242,17 @@ class QueuedRecord:
     enqueued_at: datetime
     cause: WaitCause | None
     message: str | None
+    holders: tuple[Holder, ...] = ()
+    earliest: datetime | None = None
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """Ids of the jobs that wait, of those among them that are to be halted, and of all that hold a lease."""
+
+    waiting: frozenset[str]
+    halted: frozenset[str]
+    leased: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -213,12 +271,23 @@ class WaitRecord:
     ended_at: datetime | None
     ended_reason: str | None
 
+    @property
+    def earliest(self) -> datetime | None:
+        """No sooner than this could the job start, by what was known last of the holders' ends."""
+        moment = self.numbers.get("earliest")
+        return datetime.fromisoformat(moment) if moment else None
+
     @classmethod
     def of(cls, row: models.WaitInterval) -> WaitRecord:
         """The record of a row."""
         values = {name: getattr(row, name) for name in cls.__dataclass_fields__}
-        values |= {"cause": WaitCause(row.cause), "holders": tuple(Holder(**one) for one in row.holders)}
+        values |= {"cause": WaitCause(row.cause), "holders": tuple(map(_holder, row.holders))}
         return cls(**values)
+
+
+def _holder(stored: Mapping[str, Any]) -> Holder:
+    until = stored.get("until")
+    return Holder(**{**stored, "until": datetime.fromisoformat(until) if until else None})
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from ffdl_ops.adapters.ledger.errors import Refused
-from ffdl_ops.adapters.ledger.models import Lease, QueueEntry, WaitInterval
+from ffdl_ops.adapters.ledger.models import Job, Lease, QueueEntry, WaitInterval
 from ffdl_ops.adapters.ledger.part import LedgerPart
-from ffdl_ops.adapters.ledger.records import QueuedRecord, WaitRecord
+from ffdl_ops.adapters.ledger.records import QueuedRecord, QueueState, WaitRecord
 from ffdl_ops.core.jobs.states import TERMINAL
-from ffdl_ops.core.scheduling.model import GangRequest, Wait, WaitCause, in_order
+from ffdl_ops.core.scheduling.decisions import Holder, Wait
+from ffdl_ops.core.scheduling.model import GangRequest, Level, Strategy
+from ffdl_ops.core.scheduling.reasons import wait_words
 
 __all__ = ["Waits", "leave_queue", "note_wait", "request_of"]
 
@@ -32,6 +35,12 @@ _REQUEST_FIELDS = (
     "priority",
     "submitted_at",
     "user",
+    "expected_s",
+    "served_s",
+    "served_gpu_s",
+    "strategy",
+    "level",
+    "relax_s",
 )
 
 
@@ -79,19 +88,33 @@ class Waits(LedgerPart):
             waits = {wait.job_id: wait for wait in open_waits}
         places: dict[str, int] = {}
         records = []
-        for request in in_order(request_of(entry) for entry in entries.values()):
+        requests = (request_of(entry) for entry in entries.values())
+        for request in sorted(requests, key=lambda one: (-one.priority, one.submitted_at, one.job_id)):
             places[request.tenant] = places.get(request.tenant, 0) + 1
-            wait = waits.get(request.job_id)
+            row = waits.get(request.job_id)
+            wait = WaitRecord.of(row) if row is not None else None
             records.append(
                 QueuedRecord(
                     request=request,
                     position=places[request.tenant],
                     enqueued_at=entries[request.job_id].enqueued_at,
-                    cause=WaitCause(wait.cause) if wait else None,
+                    cause=wait.cause if wait else None,
                     message=wait.message if wait else None,
+                    holders=wait.holders if wait else (),
+                    earliest=wait.earliest if wait else None,
                 )
             )
         return records
+
+    def queue_state(self) -> QueueState:
+        """Which jobs wait, which of those are to be halted, and which jobs hold a lease."""
+        halted = select(Job.job_id).join(QueueEntry, QueueEntry.job_id == Job.job_id)
+        with self._transaction() as session:
+            return QueueState(
+                waiting=frozenset(session.scalars(select(QueueEntry.job_id))),
+                halted=frozenset(session.scalars(halted.where(Job.halt_requested_by.is_not(None)))),
+                leased=frozenset(session.scalars(select(Lease.job_id).where(Lease.released_at.is_(None)))),
+            )
 
     def waits(self, job_id: str) -> list[WaitRecord]:
         """The job's waits, in order; the last one may be open."""
@@ -103,7 +126,11 @@ class Waits(LedgerPart):
 def request_of(entry: QueueEntry) -> GangRequest:
     """The request of a queued job."""
     fields = {name: getattr(entry, name) for name in _REQUEST_FIELDS}
-    return GangRequest(job_id=entry.job_id, excluded_nodes=frozenset(entry.excluded_nodes), **fields)
+    fields["strategy"] = Strategy(entry.strategy) if entry.strategy else None
+    fields["level"] = Level(entry.level) if entry.level is not None else None
+    return GangRequest(
+        job_id=entry.job_id, excluded_nodes=frozenset(entry.excluded_nodes), queued_at=entry.enqueued_at, **fields
+    )
 
 
 def leave_queue(session: Session, job_id: str, now: datetime, reason: str) -> bool:
@@ -123,9 +150,13 @@ def note_wait(session: Session, wait: Wait, current: WaitInterval | None, since:
     :param current: its open interval.
     :param since: when it was put into the queue; its first interval begins there.
     """
-    holders = [asdict(holder) for holder in wait.holders]
+    holders = [_stored(holder) for holder in wait.holders]
+    numbers = dict(wait.numbers)
+    if wait.earliest is not None:
+        numbers["earliest"] = wait.earliest.isoformat()
     if current is not None and (current.cause, _who(current.holders)) == (wait.cause.value, _who(holders)):
-        current.message, current.numbers, current.holders = wait.message, dict(wait.numbers), holders
+        if (current.numbers, current.holders) != (numbers, holders):
+            current.message, current.numbers, current.holders = wait_words(wait), numbers, holders
         return
     if current is not None:
         current.ended_at, current.ended_reason = now, "the cause changed"
@@ -134,12 +165,17 @@ def note_wait(session: Session, wait: Wait, current: WaitInterval | None, since:
         WaitInterval(
             job_id=wait.job_id,
             cause=wait.cause.value,
-            message=wait.message,
+            message=wait_words(wait),
             holders=holders,
-            numbers=dict(wait.numbers),
+            numbers=numbers,
             started_at=now if current is not None else since,
         )
     )
+
+
+def _stored(holder: Holder) -> dict[str, Any]:
+    until = holder.until.isoformat() if holder.until else None
+    return {**asdict(holder), "until": until}
 
 
 def _who(holders: list[dict[str, object]]) -> frozenset[object]:

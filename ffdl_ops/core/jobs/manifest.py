@@ -25,6 +25,7 @@ from ffdl_ops.core.jobs.sections import (
     Count,
     DataStore,
     Framework,
+    Layout,
     LearnerRange,
     Preflight,
     S3Uri,
@@ -108,6 +109,8 @@ class Manifest(Section):
     preflight: Preflight = Preflight()
     priority: Annotated[int, *_PRIORITY] = DEFAULT_PRIORITY
     deadline: Duration | None = None
+    expected_duration: Duration | None = None
+    placement: Layout = Layout()
     code: S3Uri | None = None
     example: Annotated[
         str | None, BeforeValidator(_check_example), WithJsonSchema({"type": "string", "enum": list(EXAMPLES)})
@@ -155,6 +158,11 @@ class Manifest(Section):
     def deadline_seconds(self) -> float | None:
         """How long the job may take in all, in seconds; ``None`` for no limit."""
         return None if self.deadline is None else parse_duration(self.deadline)
+
+    @property
+    def expected_seconds(self) -> float | None:
+        """How long its training is expected to take, in seconds; it limits nothing."""
+        return None if self.expected_duration is None else parse_duration(self.expected_duration)
 
     @property
     def has_inline_credentials(self) -> bool:

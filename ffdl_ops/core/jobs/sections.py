@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from ffdl_ops.core.jobs.fields import (
     BUCKET_PATTERN,
     Command,
     Container,
+    Duration,
     ImageName,
     Label,
     Section,
@@ -22,10 +24,11 @@ from ffdl_ops.core.jobs.fields import (
     whole,
 )
 from ffdl_ops.core.jobs.problems import nearest
+from ffdl_ops.core.scheduling.model import Level, Strategy
 
 __all__ = [
-    "CUSTOM", "MAX_LEARNERS", "Checkpoint", "Connection", "DataStore", "Framework", "LearnerRange", "Preflight",
-    "S3Uri", "Storage", "Whole",
+    "CUSTOM", "MAX_LEARNERS", "Checkpoint", "Connection", "DataStore", "Framework", "LearnerRange", "Layout",
+    "Preflight", "S3Uri", "Storage", "TRUTH", "Whole",
 ]  # fmt: skip
 
 CUSTOM = "custom"
@@ -33,6 +36,7 @@ CUSTOM = "custom"
 MAX_LEARNERS = 64
 """A gang's size at most: its rendezvous has so many ports."""
 STORE_TYPES = ("mount_cos", "s3_datastore")
+_LEVELS = tuple(level.name.lower() for level in Level)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _SECRET = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -63,6 +67,22 @@ def _check_connection_type(value: Any) -> str:
     if kind not in (*STORE_TYPES, "s3"):
         raise refuse("is no type of connection that this platform has", "leave it out: data stores are reached by S3")
     return kind
+
+
+def _one_of(what: str, names: Iterable[str]) -> Callable[[Any], str]:
+    known = [str(name) for name in names]
+
+    def check(value: Any) -> str:
+        name = text(63)(value).lower()
+        if name not in known:
+            raise refuse(f"is no {what}", f"there are {', '.join(known)}")
+        return name
+
+    return check
+
+
+def _enum(names: Iterable[str]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": [str(name) for name in names]})
 
 
 def _check_url(value: Any) -> str:
@@ -123,7 +143,7 @@ def _check_truth(value: Any) -> bool:
     return value
 
 
-_TRUTH = (BeforeValidator(_check_truth), WithJsonSchema({"type": "boolean"}))
+TRUTH = (BeforeValidator(_check_truth), WithJsonSchema({"type": "boolean"}))
 
 Count = Annotated[int, *_WHOLE_LEARNERS]
 S3Uri = Annotated[str, BeforeValidator(_check_uri), WithJsonSchema({"type": "string", "pattern": r"^s3://.+\.zip$"})]
@@ -193,12 +213,24 @@ class Checkpoint(Section):
 
     interval_s: Annotated[float, *_INTERVAL] = 2.0
     keep: Annotated[int, *_KEEP] = 3
-    per_rank: Annotated[bool, *_TRUTH] = False
+    per_rank: Annotated[bool, *TRUTH] = False
 
 
 class Preflight(Section):
     """A trial of one learner before the gang starts: for so many seconds, or until so many steps were made."""
 
-    enabled: Annotated[bool | None, *_TRUTH] = None
+    enabled: Annotated[bool | None, *TRUTH] = None
     seconds: Annotated[float, *_PREFLIGHT] = 60.0
     steps: Annotated[int | None, *_STEPS] = None
+
+
+class Layout(Section):
+    """How the gang's learners are laid out on the cluster; what is left out is as the platform has it.
+
+    `within` is how close together they must be; with `relax_after`, that is relaxed by a step (node, rack, cluster) each time
+    the job has waited so long.
+    """
+
+    strategy: Annotated[str | None, BeforeValidator(_one_of("strategy", Strategy)), _enum(Strategy)] = None
+    within: Annotated[str | None, BeforeValidator(_one_of("level", _LEVELS)), _enum(_LEVELS)] = None
+    relax_after: Duration | None = None

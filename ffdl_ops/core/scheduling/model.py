@@ -1,54 +1,95 @@
-"""The facts that a scheduling decision is made from, and the decision itself; all immutable, all sizes per learner.
+"""The facts that a scheduling decision is made from, all immutable. Sizes of gangs and grants are per learner.
 
-Units: CPU in thousandths of a core, memory in bytes, GPUs in whole devices.
+Units: CPU in thousandths of a core, memory in bytes, GPUs in whole devices, durations in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from enum import StrEnum
-from typing import Any, Protocol
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import NamedTuple, Protocol
 
 __all__ = [
-    "Admit",
-    "Decision",
     "GangRequest",
     "Grant",
-    "Holder",
+    "Level",
     "NodeView",
     "Placement",
+    "Reservation",
     "Snapshot",
+    "Strategy",
     "TenantLimits",
-    "Wait",
-    "WaitCause",
-    "in_order",
 ]
 
 
+class Strategy(StrEnum):
+    """How a gang's learners are laid out."""
+
+    PACK = "pack"
+    SPREAD = "spread"
+    BSA = "bsa"
+
+
+class Level(IntEnum):
+    """How close together a gang's learners must be; a larger one asks for less."""
+
+    NODE = 0
+    RACK = 1
+    CLUSTER = 2
+
+
 class TenantLimits(Protocol):
-    """What the scheduler needs of a tenant; `core.tenancy`'s `Tenant` is one."""
+    """What the scheduler needs of a tenant; `core.tenancy`'s `Tenant` is one. ``None`` is no limit, except where it says so."""
 
     @property
     def name(self) -> str:
         """The tenant's name."""
 
     @property
+    def weight(self) -> float:
+        """Its part of what is shared beyond quotas, against the others' weights."""
+
+    @property
     def gpu_quota(self) -> Mapping[str, int]:
-        """GPUs it may hold at once, by type; a type that is not named is 0."""
+        """GPUs it may always hold at once, by type; a type that is not named is 0."""
+
+    @property
+    def cohort(self) -> str | None:
+        """Whom it lends to and borrows from; ``None``: nobody."""
+
+    @property
+    def borrow_limit(self) -> Mapping[str, int] | None:
+        """GPUs beyond its quota that it may borrow, by type; ``None``: whatever its cohort has left."""
+
+    @property
+    def lend_limit(self) -> Mapping[str, int] | None:
+        """GPUs of its quota that others may borrow while they are idle, by type; ``None``: all of them."""
 
     @property
     def cpu_quota_millis(self) -> int | None:
-        """CPU its learners may hold at once, in thousandths of a core; ``None`` is no limit."""
+        """CPU its learners may hold at once."""
 
     @property
     def memory_quota_bytes(self) -> int | None:
-        """Memory its learners may hold at once; ``None`` is no limit."""
+        """Memory its learners may hold at once."""
 
     @property
     def max_running(self) -> int | None:
-        """Jobs that may hold a lease at once; ``None`` is no limit."""
+        """Jobs that may hold a lease at once."""
+
+    @property
+    def max_running_per_user(self) -> int | None:
+        """Jobs of one user that may hold a lease at once."""
+
+    @property
+    def max_gpus_per_user(self) -> int | None:
+        """GPUs, of all types together, that one user's jobs may hold at once."""
+
+    @property
+    def min_run_seconds(self) -> float:
+        """How long a job of it runs at least before it is preempted for somebody else."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +99,7 @@ class NodeView:
     :param gpu_type: type of its GPUs; ``None`` when it has none, or none that is named.
     :param ready: whether it answers.
     :param schedulable: whether it takes new pods (not cordoned, not tainted against them).
+    :param rack: where it stands; nodes without one are in a rack of their own together.
     """
 
     name: str
@@ -68,6 +110,7 @@ class NodeView:
     ready: bool = True
     schedulable: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
+    rack: str = ""
 
     @property
     def usable(self) -> bool:
@@ -82,9 +125,16 @@ class GangRequest:
     :param learners_min: learners without which it can't run; ``learners_max`` is what it would like.
     :param gpus: GPUs of each learner; 0 is a gang that needs CPU and memory alone.
     :param gpu_type: the type it needs; ``None`` takes any, but one type for the whole gang.
-    :param priority: larger goes first within the tenant.
+    :param priority: larger goes first.
     :param submitted_at: its arrival; it keeps it when it has to queue again.
     :param excluded_nodes: nodes that it must not be put on.
+    :param user: who submitted it.
+    :param queued_at: since when it waits this time; ``None``: since its arrival.
+    :param expected_s: how long it is expected to run in all, if anybody knows.
+    :param served_s: how long it has run already.
+    :param served_gpu_s: GPU time that it has had already.
+    :param strategy: and `level`: its own choice; ``None``: the policy's. A level of its own is never relaxed unless
+        `relax_s` says after how long.
     """
 
     job_id: str
@@ -99,10 +149,25 @@ class GangRequest:
     submitted_at: datetime
     excluded_nodes: frozenset[str] = frozenset()
     user: str = ""
+    queued_at: datetime | None = None
+    expected_s: float | None = None
+    served_s: float = 0.0
+    served_gpu_s: float = 0.0
+    strategy: Strategy | None = None
+    level: Level | None = None
+    relax_s: float | None = None
+
+    @property
+    def waits_since(self) -> datetime:
+        """When this wait began."""
+        return self.queued_at or self.submitted_at
+
+    def expected_end(self, start: datetime) -> datetime | None:
+        """When it would end if it started at this moment, if anybody knows how long it takes."""
+        return None if self.expected_s is None else start + timedelta(seconds=max(self.expected_s - self.served_s, 0.0))
 
 
-@dataclass(frozen=True, order=True)
-class Placement:
+class Placement(NamedTuple):
     """One learner's place.
 
     :param rank: from 0.
@@ -118,6 +183,11 @@ class Grant:
 
     :param epoch: number of the lease; a later grant has a larger one.
     :param gpu_type: type of the GPUs that it was given; ``None`` when it holds none.
+    :param granted_at: since when it is held; ``None``: not known, so long ago.
+    :param saved_at: the moment from which its work would be lost: its last checkpoint, else its start.
+    :param expected_end: when it is expected to end, if anybody knows.
+    :param served_gpu_s: GPU time that the job had had before this grant.
+    :param preempting: it has been told to stop, and holds its places until it has.
     """
 
     job_id: str
@@ -128,6 +198,13 @@ class Grant:
     cpu_millis: int
     memory_bytes: int
     gpu_type: str | None
+    priority: int = 0
+    user: str = ""
+    granted_at: datetime | None = None
+    saved_at: datetime | None = None
+    expected_end: datetime | None = None
+    served_gpu_s: float = 0.0
+    preempting: bool = False
 
     @property
     def learners(self) -> int:
@@ -141,68 +218,35 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """The cluster and what is held of it, at one moment."""
+class Reservation:
+    """Places that nobody but one waiting gang may take as they become free.
 
-    nodes: tuple[NodeView, ...]
-    grants: tuple[Grant, ...] = ()
-
-
-class WaitCause(StrEnum):
-    """Why a gang waits."""
-
-    QUOTA = "quota"
-    CAPACITY = "capacity"
-    FRAGMENTATION = "fragmentation"
-    ORDER = "order"
-
-
-@dataclass(frozen=True, order=True)
-class Holder:
-    """A job that holds what another one waits for (or that goes before it in the queue).
-
-    :param gpus: GPUs of the kind in question that it holds.
+    :param gpus: and `cpu_millis`, `memory_bytes`: per learner, as the gang asks for them.
+    :param gpu_type: as in a grant.
+    :param since: when it was made.
+    :param preemption: whether others were told to stop for it; else it was made because the gang has waited long.
     """
 
     job_id: str
     tenant: str
-    gpus: int
-
-
-@dataclass(frozen=True)
-class Admit:
-    """The gang starts now.
-
-    :param placements: a node for each rank; as many learners as fit, between the request's minimum and maximum.
-    :param gpu_type: type of the GPUs it is given; ``None`` when it takes none.
-    """
-
-    job_id: str
     placements: tuple[Placement, ...]
-    gpu_type: str | None = None
+    gpus: int
+    cpu_millis: int
+    memory_bytes: int
+    gpu_type: str | None
+    since: datetime
+    preemption: bool = False
+    user: str = ""
 
 
 @dataclass(frozen=True)
-class Wait:
-    """The gang waits.
+class Snapshot:
+    """The cluster and what is held and kept of it, at one moment.
 
-    :param position: its place in its tenant's queue, from 1.
-    :param message: one sentence for a person: what is needed, what is free, who holds the rest.
-    :param holders: who holds it; for :attr:`WaitCause.ORDER` who goes first.
-    :param numbers: the same facts for programs; whole numbers.
+    :param closed: why nothing may start at all, if so (the platform is being upgraded).
     """
 
-    job_id: str
-    position: int
-    cause: WaitCause
-    message: str
-    holders: tuple[Holder, ...] = ()
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-
-
-Decision = Admit | Wait
-
-
-def in_order(queue: Iterable[GangRequest]) -> list[GangRequest]:
-    """The queue in the order it is served: priority, then arrival, then job id."""
-    return sorted(queue, key=lambda one: (-one.priority, one.submitted_at, one.job_id))
+    nodes: tuple[NodeView, ...]
+    grants: tuple[Grant, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    closed: str | None = None

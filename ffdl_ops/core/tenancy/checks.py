@@ -57,15 +57,18 @@ def check_job(
     cluster: ClusterShape,
     platform: PlatformConfig | None = None,
     *,
+    most_gpus: Mapping[str, int] | None = None,
     beside: NodeSize = SIDECAR,
 ) -> list[Problem]:
     """What of a job this tenant may not have, or this cluster has not: all of it, each naming field and limit.
 
     :param platform: whose images are checked, if given.
+    :param most_gpus: GPUs by type that the tenant may hold, what it could borrow included; ``None``: its quota.
     :param beside: what each pod takes beside the learner itself.
     """
     pod = NodeSize(manifest.gpus, manifest.cpu_millis + beside.cpu_millis, manifest.memory_bytes + beside.memory_bytes)
-    size = [*_gpu_problems(manifest, tenant, cluster), *_node_problems(manifest, cluster, pod, beside)]
+    most = tenant.gpu_quota if most_gpus is None else most_gpus
+    size = [*_gpu_problems(manifest, tenant.name, most, cluster), *_node_problems(manifest, cluster, pod, beside)]
     return [
         *(size or _packing_problems(manifest, cluster, pod)),
         *_quota_problems(manifest, tenant, pod),
@@ -75,18 +78,26 @@ def check_job(
     ]
 
 
-def check_queue(tenant: Tenant, queued: int) -> list[Problem]:
+def check_queue(tenant: Tenant, queued: int, user: str = "", queued_of_user: int = 0) -> list[Problem]:
     """Whether one more job may join a tenant's queue.
 
     :param queued: how many of its jobs wait already.
+    :param queued_of_user: how many of those are this user's.
     """
-    if queued < tenant.max_queued:
+    advice = "submit it again when some have started, or halt some"
+    most = tenant.per_user.max_queued
+    if queued >= tenant.max_queued:
+        reason = f"{queued} jobs of tenant {tenant.name} wait already, and {tenant.max_queued} may"
+    elif most is not None and queued_of_user >= most:
+        reason = f"{queued_of_user} jobs of user {user} wait already, and {most} of each user of tenant {tenant.name} may"
+    else:
         return []
-    reason = f"{queued} jobs of tenant {tenant.name} wait already, and {tenant.max_queued} may"
-    return [Problem("", "", reason, "submit it again when some have started, or halt some")]
+    return [Problem("", "", reason, advice)]
 
 
-def _gpu_problems(manifest: Manifest, tenant: Tenant, cluster: ClusterShape) -> Iterator[Problem]:
+def _gpu_problems(
+    manifest: Manifest, tenant: str, most: Mapping[str, int], cluster: ClusterShape
+) -> Iterator[Problem]:
     if not manifest.gpus:
         return
     available = {normalise_gpu_type(kind): count for kind, count in cluster.gpus_by_type.items() if kind and count}
@@ -109,12 +120,12 @@ def _gpu_problems(manifest: Manifest, tenant: Tenant, cluster: ClusterShape) -> 
         return
     kinds = [kind for kind in kinds if largest.get(kind, available[kind]) >= manifest.gpus]
     needed = manifest.learners_min * manifest.gpus
-    limits = {kind: min(available[kind], tenant.gpu_quota.get(kind, 0)) for kind in kinds}
+    limits = {kind: min(available[kind], most.get(kind, 0)) for kind in kinds}
     if needed <= max(limits.values()):
         return
     what = f"{manifest.learners_min} × {manifest.gpus} {name}s are {needed}"
     have = "; ".join(
-        f"of {kind} the cluster has {available[kind]} and tenant {tenant.name} may hold {tenant.gpu_quota.get(kind, 0)}"
+        f"of {kind} the cluster has {available[kind]} and tenant {tenant} may hold {most.get(kind, 0)}"
         for kind in kinds
     )
     yield Problem.of("learners", manifest.learners_min, f"{what}; {have}", "use fewer learners or GPUs")
@@ -202,6 +213,13 @@ def _order_problems(manifest: Manifest, tenant: Tenant) -> Iterator[Problem]:
     if manifest.priority > tenant.priority.max:
         reason = f"tenant {tenant.name} may ask for {tenant.priority.max} at most"
         yield Problem.of("priority", manifest.priority, reason)
+    gpus = manifest.learners_min * manifest.gpus
+    if tenant.max_job_gpus is not None and gpus > tenant.max_job_gpus:
+        reason = f"{manifest.learners_min} × {manifest.gpus} GPUs are {gpus}; a job of tenant {tenant.name} may have"
+        yield Problem.of("gpus", manifest.gpus, f"{reason} {tenant.max_job_gpus}", "use fewer learners or GPUs")
+    if tenant.per_user.max_gpus is not None and gpus > tenant.per_user.max_gpus:
+        reason = f"{gpus} GPUs are more than one user of tenant {tenant.name} may hold, which is {tenant.per_user.max_gpus}"
+        yield Problem.of("gpus", manifest.gpus, reason, "use fewer learners or GPUs")
     if manifest.learners_max > tenant.max_learners:
         reason = f"tenant {tenant.name} may use {tenant.max_learners} in a job"
         yield Problem.of("learners", manifest.learners_max, reason)

@@ -1,1 +1,4 @@
-"""Replays of recorded or made-up job streams through the scheduling code that the live platform runs, in virtual time."""
+"""A cluster in virtual time, decided by the live platform's own scheduler.
+
+`replay` is the loop, `results` what came of it, `compare` runs one load under several policies.
+"""

@@ -1,13 +1,14 @@
 """A virtual-time loop over the live decision code.
 
-Only moments at which something happens are visited: a job comes, one ends, one that was told to stop has stopped, a waiting
-gang is to be treated differently. All of one moment are told to the index, then one pass runs.
+Only moments at which something can change are visited: a job comes, one ends, one that was told to stop has stopped, a waiting
+gang is to be treated differently, a running one may be stopped from now on. All of one moment are told to the index, then one
+pass runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 
@@ -16,72 +17,12 @@ from ffdl_ops.core.scheduling.decisions import Admit, Preempt
 from ffdl_ops.core.scheduling.index import Index
 from ffdl_ops.core.scheduling.model import GangRequest, NodeView, Snapshot, TenantLimits
 from ffdl_ops.core.scheduling.policy import Policy
+from ffdl_ops.lab.simulate.results import Outcome, Replay, SimJob
 
 __all__ = ["Outcome", "Replay", "SimJob", "replay"]
 
-_END, _STOPPED, _COMES = range(3)
-
-
-@dataclass(frozen=True)
-class SimJob:
-    """A job of a replay.
-
-    :param request: what it asks for, with its arrival.
-    :param duration_s: how long it runs, once it does.
-    """
-
-    request: GangRequest
-    duration_s: float
-
-
-@dataclass
-class Outcome:
-    """How a job fared; moments are ``None`` when it was not reached.
-
-    :param waited_s: time in the queue, over all its waits.
-    :param preempted: how often it was stopped for somebody else.
-    :param nodes: by how many nodes it lay on at first.
-    """
-
-    job: SimJob
-    started: datetime | None = None
-    ended: datetime | None = None
-    waited_s: float = 0.0
-    preempted: int = 0
-    nodes: int = 0
-
-    @property
-    def completion_s(self) -> float | None:
-        """Job completion time (JCT): from arrival to end."""
-        return None if self.ended is None else (self.ended - self.job.request.submitted_at).total_seconds()
-
-
-@dataclass
-class Replay:
-    """What a replay came to.
-
-    :param passes: how often the decision code ran; `decisions` how many it took.
-    :param unstarted: jobs that still waited when nothing could happen any more.
-    """
-
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    passes: int = 0
-    decisions: int = 0
-
-    @property
-    def unstarted(self) -> list[str]:
-        """Jobs that never ended."""
-        return [job_id for job_id, outcome in self.outcomes.items() if outcome.ended is None]
-
-    def mean_completion_s(self) -> float:
-        """Mean job completion time of those that ended."""
-        times = [outcome.completion_s for outcome in self.outcomes.values() if outcome.completion_s is not None]
-        return sum(times) / len(times)
-
-    def mean_wait_s(self) -> float:
-        """Mean time in the queue of those that ended."""
-        times = [outcome.waited_s for outcome in self.outcomes.values() if outcome.ended is not None]
-        return sum(times) / len(times)
+_END, _STOPPED, _COMES, _MAY_STOP = range(4)
+OnPass = Callable[[Index, datetime, Replay], None]
 
 
 def replay(
@@ -91,9 +32,9 @@ def replay(
     policy: Policy,
     *,
     stop_s: Callable[[GangRequest], float] = lambda request: 0.0,
-    on_pass: Callable[[Index, datetime], None] | None = None,
+    on_pass: OnPass | None = None,
 ) -> Replay:
-    """Let jobs come, run and end.
+    """Let jobs come, run and end. A job that is stopped goes on later from where it was.
 
     :param stop_s: seconds for which a job that is told to stop still holds its places without getting on (saving, restoring).
     :param on_pass: is called after every pass (to check or to measure).
@@ -109,7 +50,7 @@ class _Loop:
         tenants: Mapping[str, TenantLimits],
         policy: Policy,
         stop_s: Callable[[GangRequest], float],
-        on_pass: Callable[[Index, datetime], None] | None,
+        on_pass: OnPass | None,
     ) -> None:
         self.result = Replay({job.request.job_id: Outcome(job) for job in jobs})
         outcomes = self.result.outcomes
@@ -126,11 +67,7 @@ class _Loop:
         self.number = len(self.events)
 
     def run(self) -> Replay:
-        while self.events:
-            change = self.index.queue.next_change()
-            now = self.events[0][0]
-            if change is not None and change < now:
-                now = change
+        while (now := self._next()) is not None:
             while self.events and self.events[0][0] == now:
                 _, kind, _, job_id, start = heappop(self.events)
                 self._happen(kind, job_id, start, now)
@@ -143,16 +80,28 @@ class _Loop:
                 elif isinstance(decision, Preempt):
                     self._stop(decision, now)
             if self.on_pass is not None:
-                self.on_pass(self.index, now)
+                self.on_pass(self.index, now, self.result)
         return self.result
+
+    def _next(self) -> datetime | None:
+        """The next moment to visit, as long as anything can still happen."""
+        moments = [self.events[0][0]] if self.events else []
+        change = self.index.queue.next_change()
+        if change is not None:
+            moments.append(change)
+        return min(moments, default=None)
 
     def _happen(self, kind: int, job_id: str, start: int, now: datetime) -> None:
         if kind == _COMES:
             self.index.came(self.requests[job_id], now)
-        elif self.starts[job_id] == start:
+        elif kind != _MAY_STOP and self.starts[job_id] == start:
+            grant = self.index.grants[job_id]
+            held_s = (now - (grant.granted_at or now)).total_seconds()
+            self.result.busy_gpu_s += held_s * grant.gpus_total
             self.index.released(job_id)
             if kind == _END:
                 self.result.outcomes[job_id].ended = now
+                self.result.ended += 1
             else:
                 self.index.came(self.requests[job_id], now)
 
@@ -164,6 +113,12 @@ class _Loop:
         left_s = max(outcome.job.duration_s - request.served_s, 0.0)
         self.starts[admit.job_id] += 1
         self._at(now + timedelta(seconds=left_s), _END, admit.job_id)
+        promised_s = self.index.tenants[request.tenant].min_run_seconds
+        if promised_s:
+            self._at(now + timedelta(seconds=promised_s), _MAY_STOP, admit.job_id)
+        falls = self.index.policy.falls_behind_at(self.index.grants[admit.job_id])
+        for moment in falls:
+            self._at(moment, _MAY_STOP, admit.job_id)
 
     def _stop(self, preempt: Preempt, now: datetime) -> None:
         """It has saved, and goes on where it was; until it has stopped it holds its places."""

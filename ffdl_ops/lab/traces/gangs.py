@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from ffdl_ops.core.scheduling.model import GangRequest, NodeView
-from ffdl_ops.lab.simulate.replay import SimJob
+from ffdl_ops.lab.simulate.results import SimJob
 from ffdl_ops.lab.traces.records import TraceJob
 
 __all__ = ["KIND", "equal_nodes", "sim_job", "sim_jobs"]

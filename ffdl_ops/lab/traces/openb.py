@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ffdl_ops.core.scheduling.model import GangRequest, NodeView
-from ffdl_ops.lab.simulate.replay import SimJob
+from ffdl_ops.lab.simulate.results import SimJob
 from ffdl_ops.lab.traces.reading import Fields, csv_rows
 
 __all__ = ["BEGIN", "NODE_COLUMNS", "POD_COLUMNS", "Pod", "pod_jobs", "read_nodes", "read_pods"]

@@ -33,7 +33,7 @@ class AdmitOperator(StageOperator):
         if lease is not None:
             return self._granted(lease)
         if wait is not None:
-            self.log.info("Waiting (%s, position %d): %s", wait.cause, wait.position, wait.message)
+            self.log.info("%s", admission.waiting_words(wait))
         trigger = AdmissionTrigger(job.job_id, svc.platform.poll.admission_seconds)
         self.defer(trigger=trigger, method_name="resume_stage")
         return None

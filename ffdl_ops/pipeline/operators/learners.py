@@ -137,7 +137,7 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
         lease, wait = admission.ask(svc, job)
         if lease is None:
             if wait is not None:
-                self.log.info("Waiting (%s, position %d): %s", wait.cause, wait.position, wait.message)
+                self.log.info("%s", admission.waiting_words(wait))
             self._wait_for_lease(svc, job)
         self.config_file = svc.settings.kubeconfig
         try:
@@ -146,6 +146,7 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
             self._wait_for_quota(svc, job, lease.epoch, refusal)
         except ClusterRefused:
             svc.ledger.release_lease(job.job_id, lease.epoch, "the cluster refused the gang", now())
+            admission.places_are_free(svc)
             raise
         self.log.info("Attempt %d: %d learners created.", attempt.number, attempt.learners)
         self._watch(svc, job, attempt)
@@ -164,6 +165,7 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
         """The namespace's own quota is full although the ledger had room: give the lease back and queue again."""
         self.log.warning("%s The job goes back into the queue.", refusal)
         svc.ledger.release_lease(job.job_id, epoch, "the namespace's quota is full", now())
+        admission.places_are_free(svc)
         svc.advance(job.job_id, JobState.QUEUED, str(refusal)[:500])
         self._wait_for_lease(svc, job, not_before=time.time() + _QUOTA_PAUSE_S)
 

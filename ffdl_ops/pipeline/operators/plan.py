@@ -90,8 +90,11 @@ class PlanOperator(StageOperator):
             )
         tenant = svc.tenant(self.tenant)
         manifest = with_defaults(manifest, tenant, svc.platform)
-        queued = sum(one.request.tenant == tenant.name for one in svc.ledger.queue())
-        problems = [*check_job(manifest, tenant, cluster_shape(svc), svc.platform), *check_queue(tenant, queued)]
+        most = svc.settings.tenants.most_gpus(tenant.name)
+        problems = check_job(manifest, tenant, cluster_shape(svc), svc.platform, most_gpus=most)
+        user = _user(context["dag_run"], params, svc.settings.airflow_login[0])
+        queued = [one.request.user for one in svc.ledger.queue() if one.request.tenant == tenant.name]
+        problems += check_queue(tenant, len(queued), user, queued.count(user))
         if problems:
             raise UserError("; ".join(str(problem) for problem in in_the_forms_words(problems, params)))
         return manifest

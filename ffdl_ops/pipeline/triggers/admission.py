@@ -6,17 +6,17 @@ import time
 from typing import Any
 
 from ffdl_ops.core.jobs.states import TERMINAL
-from ffdl_ops.pipeline.admission import AdmissionClock, request_of
+from ffdl_ops.pipeline.admission import CLOCK, request_of, waiting_words
 from ffdl_ops.pipeline.services import now, services
 from ffdl_ops.pipeline.triggers.base import LookingTrigger
 
 __all__ = ["AdmissionTrigger"]
 
-_clocks: dict[float, AdmissionClock] = {}
-
 
 class AdmissionTrigger(LookingTrigger):
     """Fires ``{"kind": "granted"}`` once the job holds a lease, ``{"kind": "ended"}`` if the job ended while it waited.
+
+    However many jobs wait in a process, a tick costs it one pass and one look into the ledger.
 
     :param job_id: the job.
     :param poll_s: seconds between two passes of this process.
@@ -35,20 +35,25 @@ class AdmissionTrigger(LookingTrigger):
     def look(self) -> dict[str, Any] | None:
         """See whether the job has its lease; run the pass when it is due."""
         svc = services()
+        standing = CLOCK.standing(svc, self.poll_s)
+        if self.job_id in standing.state.leased:
+            return {"kind": "granted"}
+        if self.job_id in standing.state.waiting and self.job_id not in standing.state.halted:
+            wait = standing.waits.get(self.job_id)
+            text = waiting_words(wait) if wait is not None else self._said
+            if text != self._said:
+                self.log.info("%s", text)
+                self._said = text
+            return None
         job = svc.ledger.job(self.job_id)
         if job is None or job.state in TERMINAL or job.halt_requested_by:
             return {"kind": "ended"}
-        if time.time() < self.not_before:
-            return None
-        waits = _clocks.setdefault(self.poll_s, AdmissionClock(self.poll_s)).waits(svc)
         if svc.ledger.lease(self.job_id) is not None:
             return {"kind": "granted"}
-        wait = waits.get(self.job_id)
-        if wait is None:
-            svc.ledger.enqueue(request_of(job), now())
-            return None
-        text = f"Waiting ({wait.cause}, position {wait.position}): {wait.message}"
-        if text != self._said:
-            self.log.info("%s", text)
-            self._said = text
+        if time.time() >= self.not_before:
+            svc.ledger.enqueue(request_of(svc, job), now())
         return None
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for the next look; something that was granted in this process ends it early."""
+        await CLOCK.wait(seconds)

@@ -63,7 +63,11 @@ class LookingTrigger(BaseTrigger):
             if event is not None:
                 yield TriggerEvent(event)
                 return
-            await asyncio.sleep(pause)
+            await self.pause(pause)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for the next look."""
+        await asyncio.sleep(seconds)
 
     async def _in_thread(self) -> dict[str, Any] | None:
         import contextvars

@@ -7,7 +7,7 @@ Airflow has even resumed the task), and feeds the metrics when no `monitor` does
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.pipeline import gang
 from ffdl_ops.pipeline.deadline import past_deadline
@@ -16,10 +16,15 @@ from ffdl_ops.pipeline.judge import GangState
 from ffdl_ops.pipeline.services import services
 from ffdl_ops.pipeline.triggers.base import LookingTrigger
 
+if TYPE_CHECKING:
+    from ffdl_ops.adapters.ledger import JobRecord, LeaseRecord
+    from ffdl_ops.pipeline.services import Services
+
 __all__ = ["GangTrigger"]
 
 _LOG_EVERY_S = 1.0
 _FOLLOW_EVERY_S = 5.0
+_SAVED_EVERY_S = 15.0
 
 
 class GangTrigger(LookingTrigger):
@@ -35,7 +40,7 @@ class GangTrigger(LookingTrigger):
         self.attempt = attempt
         self._cursor = LogCursor()
         self._said = ""
-        self._logs_at = self._follow_at = 0.0
+        self._logs_at = self._follow_at = self._saved_at = 0.0
         self._follower: Follower | None = None
 
     def arguments(self) -> dict[str, Any]:
@@ -60,19 +65,31 @@ class GangTrigger(LookingTrigger):
             for line in new_lines(svc, views, self._cursor):
                 self.log.info("%s", line)
         if not ended:
-            verdict = past_deadline(job, verdict, views)
+            verdict = past_deadline(svc, job, verdict, views)
             ended = verdict.state is GangState.ENDED
         if ended:
-            end = gang.finish(svc, job, attempt, verdict)
-            return {
-                "kind": end.kind,
-                "failure": dict(end.failure) if end.failure else None,
-                "delay_s": end.delay_s,
-            }
+            return _told(gang.finish(svc, job, attempt, verdict))
+        lease = svc.ledger.lease(self.job_id)
+        if lease is not None and lease.preempted_at is not None and lease.epoch == attempt.lease_epoch:
+            words = str((lease.preemption or {}).get("words") or "It must give its places back.")
+            self.log.info("%s", words)
+            return _told(gang.preempted(svc, job, attempt, words))
+        if lease is not None and clock - self._saved_at >= _SAVED_EVERY_S:
+            self._saved_at = clock
+            self._note_saved(svc, job, lease)
         if clock - self._follow_at >= _FOLLOW_EVERY_S:
             self._follow_at = clock
             self._feed()
         return None
+
+    def _note_saved(self, svc: Services, job: JobRecord, lease: LeaseRecord) -> None:
+        """Keep when the newest checkpoint was whole, so that those are preempted first who lose least."""
+        try:
+            saved_at = gang.newest_saved_at(svc, job)
+            if saved_at is not None and saved_at > lease.granted_at:
+                svc.ledger.note_saved(job.job_id, lease.epoch, saved_at)
+        except Exception as error:  # it costs a worse choice of victims at most
+            self.log.debug("Checkpoints can't be listed for now: %s", error)
 
     def _feed(self) -> None:
         """Write the metrics when nobody else does (the follower's lease in the ledger decides who)."""
@@ -82,3 +99,7 @@ class GangTrigger(LookingTrigger):
             self._follower.step(services())
         except Exception as error:  # metrics never hold up, or end, a gang
             self.log.warning("Metrics are not written for now: %s", error)
+
+
+def _told(end: gang.GangEnd) -> dict[str, Any]:
+    return {"kind": end.kind, "failure": dict(end.failure) if end.failure else None, "delay_s": end.delay_s}

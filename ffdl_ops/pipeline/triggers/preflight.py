@@ -33,5 +33,8 @@ class PreflightTrigger(LookingTrigger):
         job = svc.ledger.job(self.job_id)
         if job is None or job.state in TERMINAL:
             return {"pod": self.pod, "detail": "the job has ended", "failure": None}
+        lease = svc.ledger.lease(self.job_id)
+        if lease is None or lease.preempted_at is not None:
+            return {"pod": self.pod, "detail": "its places are wanted for another job", "failure": None}
         end = preflight.look(svc, job, self.pod)
         return None if end is None else {"pod": self.pod, "detail": end.detail, "failure": end.failure}

@@ -17,6 +17,7 @@ from ffdl_ops.adapters.ledger import CheckpointRecord, Ledger, NewJob
 from ffdl_ops.core.jobs.states import JobState
 from ffdl_ops.core.scheduling.model import GangRequest, NodeView
 from ffdl_ops.core.tenancy.tenants import Tenants
+from tests.support.gangs import FIFO
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.s3 import S3Server, running_s3
 
@@ -90,7 +91,7 @@ def place(servers: tuple[TestPostgres, S3Server], tmp_path: Path, monkeypatch: p
     tenants = {one.name: one for one in Tenants.load({"tenants": [{"name": "vision", "gpu_quota": {"V100": 4}}]})}
     for job_id in ("job-f000000001", WAITING):
         ledger.enqueue(GangRequest(job_id, "vision", 2, 2, 2, "V100", 500, GIB, 50, T), T)
-        ledger.admission_pass(nodes, tenants, "fifo", T)
+        ledger.admission_pass(nodes, tenants, FIFO, T)
     ledger.stage_started(DONE, "plan", T, 1)
     ledger.stage_ended(DONE, "plan", T + timedelta(seconds=2), "success")
     ledger.record_checkpoint(DONE, CheckpointRecord(1, 1, 10, 5, 1, True, False, T))

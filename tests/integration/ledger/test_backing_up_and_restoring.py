@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from ffdl_ops.adapters.ledger import Ledger, LedgerUnavailable, Refused, backup_database, programs, restore_database
 from ffdl_ops.adapters.ledger.programs import ProgramFailed, ProgramMissing, find_programs
 from ffdl_ops.core.errors import UserError
-from tests.support.gangs import Limits, gang, later, limits, node
+from tests.support.gangs import FIFO, Limits, gang, later, limits, node
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def target(postgres):
 def test_a_restored_ledger_is_what_was_backed_up_and_goes_on(ledger, new_job, ledger_url, target, tmp_path):
     new_job()
     ledger.enqueue(gang("job-1"), later(0))
-    ledger.admission_pass([node("n1")], limits(Limits("a", {"V100": 4})), "fifo", later(1))
+    ledger.admission_pass([node("n1")], limits(Limits("a", {"V100": 4})), FIFO, later(1))
     backup = backup_database(ledger_url, tmp_path / "new" / "ledger.dump")
     new_job("job-2")
     restore_database(target, backup)
@@ -36,7 +36,7 @@ def test_a_restored_ledger_is_what_was_backed_up_and_goes_on(ledger, new_job, le
     assert restored.revision() == ledger.revision()
     restored.release_lease("job-1", ledger.lease("job-1").epoch, "done", later(2))
     restored.enqueue(gang("job-1"), later(3))
-    restored.admission_pass([node("n1")], limits(Limits("a", {"V100": 4})), "fifo", later(4))
+    restored.admission_pass([node("n1")], limits(Limits("a", {"V100": 4})), FIFO, later(4))
     assert restored.lease("job-1").epoch > ledger.lease("job-1").epoch, "the epochs go on, too"
     restored.close()
 

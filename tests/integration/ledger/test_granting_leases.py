@@ -6,15 +6,16 @@ import pytest
 
 from ffdl_ops.adapters.ledger import LeaseLost, Refused
 from ffdl_ops.core.jobs.states import JobState
-from ffdl_ops.core.scheduling.model import Admit, Placement, Wait, WaitCause
-from tests.support.gangs import Limits, gang, later, limits, node
+from ffdl_ops.core.scheduling.decisions import Admit, Wait, WaitCause
+from ffdl_ops.core.scheduling.model import Placement
+from tests.support.gangs import FIFO, Limits, gang, later, limits, node
 
 NODES = [node("n1")]
 TENANTS = limits(Limits("a", {"V100": 8}), Limits("b", {"V100": 8}))
 
 
 def run_pass(ledger, seconds, nodes=NODES, tenants=TENANTS):
-    return {one.job_id: one for one in ledger.admission_pass(nodes, tenants, "fifo", later(seconds))}
+    return {one.job_id: one for one in ledger.admission_pass(nodes, tenants, FIFO, later(seconds))}
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_queued_twice_a_job_keeps_its_place_and_takes_the_newer_request(ledger, 
     assert ledger.enqueue(gang("job-1", 2, 1, excluded=("n7",)), later(5)) is True
     (entry,) = ledger.queue()
     assert entry.enqueued_at == later(0)
-    assert entry.request == gang("job-1", 2, 1, excluded=("n7",))
+    assert entry.request == gang("job-1", 2, 1, excluded=("n7",), queued_at=later(0))
 
 
 def test_a_job_that_has_ended_or_is_to_halt_is_not_queued(ledger, new_job):
@@ -124,7 +125,7 @@ def test_a_wait_is_one_record_while_cause_and_holders_stay_the_same(ledger, hold
     assert (wait.cause, wait.started_at, wait.ended_at) == (WaitCause.CAPACITY, later(2), None)
     assert [holder.job_id for holder in wait.holders] == ["job-1"]
     assert wait.numbers["free_gpus"] == 1, "the numbers are the last ones"
-    assert "n1 has 1 of 5 GPU" in wait.message
+    assert "1 GPUs are free on 1 V100 node" in wait.message
 
 
 def test_another_cause_or_holder_begins_another_record_and_the_grant_closes_the_last(ledger, holding, new_job):

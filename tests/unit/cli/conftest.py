@@ -20,7 +20,7 @@ from ffdl_ops.cli.session import Session
 from ffdl_ops.core.errors import FfdlError
 from ffdl_ops.core.jobs.states import TERMINAL, JobState
 from ffdl_ops.core.platform import PlatformConfig
-from ffdl_ops.core.scheduling.model import Holder, WaitCause
+from ffdl_ops.core.scheduling.decisions import Holder, WaitCause
 from ffdl_ops.core.tenancy.tenants import Tenants
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)

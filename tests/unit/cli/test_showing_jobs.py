@@ -13,7 +13,8 @@ from ffdl_ops.adapters.ledger import AttemptRecord, CheckpointRecord, LeaseRecor
 from ffdl_ops.adapters.tracking.points import Point
 from ffdl_ops.cli.output import clean, plain, show_duration, show_time
 from ffdl_ops.core.jobs.states import JobState
-from ffdl_ops.core.scheduling.model import GangRequest, Placement, WaitCause
+from ffdl_ops.core.scheduling.decisions import WaitCause
+from ffdl_ops.core.scheduling.model import GangRequest, Placement
 
 T = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ID = "job-aaaa000001"
@@ -99,7 +100,9 @@ def test_show_tells_the_whole_story(cli: Any, job: Any, wait: Any, story: Any) -
         assert words in out, words
     told = json.loads(cli.ok("show", ID, "--json").stdout)
     assert told["failure"] == failure
-    assert told["waits"][0]["holders"] == [{"job_id": "job-bbbb000001", "tenant": "speech", "gpus": 3}]
+    assert told["waits"][0]["holders"] == [
+        {"job_id": "job-bbbb000001", "tenant": "speech", "gpus": 3, "user": "", "until": None}
+    ]
     assert told["leases"][0]["granted_at"] == "2026-01-01T12:00:00Z"
     assert told["stage_seconds"] == {"plan": 0.5, "learners": 61.0}
 

@@ -19,10 +19,15 @@ from ffdl_ops.adapters.cluster.manifests import (
 from ffdl_ops.adapters.cluster.specs import PodIdentity, helper_container, pod_skeleton, volumes_of
 from ffdl_ops.adapters.storage.config import StoreConfig
 from ffdl_ops.core.platform import PlatformConfig
-from ffdl_ops.core.tenancy.tenants import Tenant
+from ffdl_ops.core.tenancy.tenants import Tenant, Tenants
 
 STORE = StoreConfig("http://192.0.2.7:8333", "key", "secret")
 PLATFORM = PlatformConfig()
+KUEUE = PlatformConfig.load({"cluster": {"admission": "kueue"}})
+
+
+def manifests(one: Tenant, platform: PlatformConfig = PLATFORM) -> list[dict[str, Any]]:
+    return tenant_manifests(one, Tenants({one.name: one}), platform, STORE)
 
 
 def tenant(**fields: Any) -> Tenant:
@@ -30,19 +35,19 @@ def tenant(**fields: Any) -> Tenant:
 
 
 def made(kind: str, name: str | None = None, **fields: Any) -> dict[str, Any]:
-    found = [one for one in tenant_manifests(tenant(**fields), PLATFORM, STORE) if one["kind"] == kind]
+    found = [one for one in manifests(tenant(**fields)) if one["kind"] == kind]
     return next(one for one in found if name in (None, one["metadata"]["name"]))
 
 
 def test_the_namespace_comes_first_and_is_restricted() -> None:
-    first = tenant_manifests(tenant(), PLATFORM, STORE)[0]
+    first = manifests(tenant())[0]
     labels = first["metadata"]["labels"]
     assert (first["kind"], first["metadata"]["name"]) == ("Namespace", "ffdl-vision")
     assert {labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")} == {"restricted"}
 
 
 def test_every_object_says_whose_it_is() -> None:
-    for one in tenant_manifests(tenant(), PLATFORM, STORE):
+    for one in manifests(tenant()):
         labels = one["metadata"]["labels"]
         assert labels["app.kubernetes.io/managed-by"] == labels["app.kubernetes.io/part-of"] == "ffdl-ops"
         assert labels["ffdl.dev/tenant"] == labels["app.kubernetes.io/instance"] == "vision"
@@ -50,7 +55,7 @@ def test_every_object_says_whose_it_is() -> None:
 
 
 def test_no_two_objects_have_one_name() -> None:
-    known = [(one["kind"], one["metadata"]["name"]) for one in tenant_manifests(tenant(), PLATFORM, STORE)]
+    known = [(one["kind"], one["metadata"]["name"]) for one in manifests(tenant())]
     assert len(known) == len(set(known))
 
 
@@ -71,12 +76,26 @@ def test_what_has_no_limit_is_not_in_the_quota() -> None:
     assert namespace_pod_limit(tenant()) is None
 
 
-@pytest.mark.parametrize(
-    ("borrow", "limit"), [(None, 6), ({}, 6), ({"V100": 3}, 9), ({"V100": 1, "K80": 1}, 8), (2, 8)]
-)
-def test_what_it_may_borrow_is_let_through(borrow: Any, limit: int) -> None:
-    borrower = SimpleNamespace(gpu_quota={"V100": 4, "K80": 2}, borrow=borrow)
-    assert namespace_gpu_limit(borrower) == limit  # type: ignore[arg-type]
+def test_what_it_may_borrow_is_let_through() -> None:
+    """As `Tenants.most_gpus` counts it; where tenants lend nothing, the limit is the quota."""
+    one = tenant()
+    assert namespace_gpu_limit(one, Tenants({"vision": one})) == 6
+    lenders = SimpleNamespace(most_gpus=lambda name: {"V100": 7, "K80": 2} if name == "vision" else {})
+    assert namespace_gpu_limit(one, lenders) == 9  # type: ignore[arg-type]
+
+
+def test_kueue_counts_amounts_itself_and_pods_are_there_before_they_are_admitted() -> None:
+    one = tenant(cpu_quota=2, memory_quota="16Gi", max_running=3, max_learners=4, max_queued=10)
+    (quota,) = [body for body in manifests(one, KUEUE) if body["kind"] == "ResourceQuota"]
+    assert quota["spec"]["hard"] == {"pods": "65"}
+
+
+def test_the_platform_may_read_workloads_only_where_kueue_admits() -> None:
+    def groups(platform: PlatformConfig) -> set[str]:
+        (role,) = [body for body in manifests(tenant(), platform) if body["kind"] == "Role"]
+        return {group for rule in role["rules"] for group in rule["apiGroups"]}
+
+    assert groups(PLATFORM) == {""} and groups(KUEUE) == {"", "kueue.x-k8s.io"}
 
 
 @pytest.mark.parametrize("fields", [{}, {"cpu_quota": 0.25, "memory_quota": "1Gi"}, {"cpu_quota": 64}])
@@ -128,7 +147,7 @@ def test_the_platforms_account_is_the_configurations() -> None:
     platform = PlatformConfig.load({"cluster": {"account": {"namespace": "airflow", "name": "workers"}}})
     subjects = [
         one["subjects"]
-        for one in [*tenant_manifests(tenant(), platform, STORE), *platform_manifests(platform)]
+        for one in [*manifests(tenant(), platform), *platform_manifests(platform)]
         if one["kind"].endswith("Binding")
     ]
     assert subjects == [[{"kind": "ServiceAccount", "name": "workers", "namespace": "airflow"}]] * 2

@@ -35,8 +35,9 @@ def limited(**fields: Any) -> Tenant:
 def test_the_default_tenants_fit_the_default_cluster() -> None:
     tenants = Tenants.load((CONFIG / "tenants.yaml").read_text())
     assert [tenant.name for tenant in tenants] == ["vision", "speech"]
-    assert tenants["vision"].gpu_quota == {"V100": 6, "K80": 4}
+    assert tenants["vision"].gpu_quota == {"V100": 4, "K80": 4}
     assert tenants["speech"].gpu_quota == {"V100": 4}
+    assert tenants.most_gpus("speech") == {"V100": 8, "K80": 4}, "its own, and what its cohort lends it"
     assert (tenants["vision"].bucket, tenants["speech"].bucket) == ("ffdl-vision", "ffdl-speech")
 
 

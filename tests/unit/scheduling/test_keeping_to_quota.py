@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from ffdl_ops.core.scheduling.decide import decide
-from ffdl_ops.core.scheduling.model import Admit, GangRequest, Grant, Holder, Snapshot, Wait, WaitCause
+from ffdl_ops.core.scheduling.decisions import Admit, Holder, Wait, WaitCause
+from ffdl_ops.core.scheduling.model import GangRequest, Grant, Snapshot
+from ffdl_ops.core.scheduling.reasons import wait_words
 from ffdl_ops.core.tenancy.tenants import Tenants
-from tests.support.gangs import GIB, START, Limits, gang, grant, limits, node
+from tests.support.gangs import FIFO, GIB, START, Limits, gang, grant, limits, node
 
 NODES = (node("n1", gpus=8), node("n2", gpus=8), node("k1", "K80", gpus=8))
 
 
 def all_of(queue: list[GangRequest], tenant: Limits, grants: tuple[Grant, ...] = ()) -> dict[str, Admit | Wait]:
     """The decisions by job."""
-    decisions = decide(Snapshot(NODES, grants), queue, limits(tenant), "fifo", START)
+    decisions = decide(Snapshot(NODES, grants), queue, limits(tenant), FIFO, START)
     return {decision.job_id: decision for decision in decisions}
 
 
@@ -24,15 +26,15 @@ def test_a_gang_beyond_the_quota_waits_though_gpus_are_free():
     assert wait.cause is WaitCause.QUOTA
     assert wait.holders == (Holder("x", "a", 2),)
     assert (wait.numbers["limit"], wait.numbers["held"], wait.numbers["needed"]) == (4, 2, 3)
-    assert "2 of 4 V100 GPUs are held and 3 are needed" in wait.message
-    assert "x of a (2 GPU)" in wait.message
+    assert "2 of 4 V100 GPUs are held and 3 are needed" in wait_words(wait)
+    assert "x of a (2 GPU, ann)" in wait_words(wait)
 
 
 def test_a_type_that_the_quota_does_not_name_is_none():
     wait = all_of([gang("j", gpu_type="K80")], Limits("a", {"V100": 8}))["j"]
     assert isinstance(wait, Wait)
     assert wait.cause is WaitCause.QUOTA
-    assert "never starts unless an admin raises the quota" in wait.message
+    assert "never starts unless an admin raises it" in wait_words(wait)
 
 
 def test_what_other_tenants_hold_is_not_counted():
@@ -68,7 +70,7 @@ def test_running_jobs_cpu_and_memory_are_limited_too():
         wait = all_of([gang("j")], tenant, held)["j"]
         assert isinstance(wait, Wait)
         assert wait.cause is WaitCause.QUOTA
-        assert words in wait.message
+        assert words in wait_words(wait)
         assert wait.holders == (Holder("x", "a", 1),)
 
 
@@ -76,7 +78,7 @@ def test_a_tenant_that_is_configured_no_more_gets_nothing_and_is_told():
     wait = all_of([gang("j", tenant="gone")], Limits("a", {"V100": 8}))["j"]
     assert isinstance(wait, Wait)
     assert wait.cause is WaitCause.QUOTA
-    assert "Tenant gone is not in the tenants' configuration" in wait.message
+    assert "Tenant gone is not in the tenants' configuration" in wait_words(wait)
 
 
 def test_a_configured_tenant_is_kept_to_all_its_limits():
@@ -87,6 +89,6 @@ def test_a_configured_tenant_is_kept_to_all_its_limits():
     ):
         tenants = Tenants.load({"tenants": [{"name": "a", "gpu_quota": {"V100": 8}, **limit}]})
         snapshot = Snapshot(NODES, (grant("x", ["n1"]),))
-        (wait,) = decide(snapshot, [gang("j")], {tenant.name: tenant for tenant in tenants}, "fifo", START)
+        (wait,) = decide(snapshot, [gang("j")], {tenant.name: tenant for tenant in tenants}, FIFO, START)
         assert isinstance(wait, Wait)
-        assert words in wait.message
+        assert words in wait_words(wait)

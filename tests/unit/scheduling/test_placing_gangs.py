@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from ffdl_ops.core.scheduling.decide import decide
-from ffdl_ops.core.scheduling.model import Admit, GangRequest, Grant, NodeView, Snapshot, Wait
-from tests.support.gangs import START, Limits, gang, grant, limits, node
+from ffdl_ops.core.scheduling.decisions import Admit, Wait
+from ffdl_ops.core.scheduling.model import GangRequest, Grant, NodeView, Snapshot
+from tests.support.gangs import FIFO, START, Limits, gang, grant, limits, node
 
 PLENTY = limits(Limits("a", {"V100": 100, "K80": 100}))
 
 
 def one(request: GangRequest, nodes: list[NodeView], grants: list[Grant] | None = None) -> Admit | Wait:
     """The decision for a single request."""
-    (decision,) = decide(Snapshot(tuple(nodes), tuple(grants or [])), [request], PLENTY, "fifo", START)
+    (decision,) = decide(Snapshot(tuple(nodes), tuple(grants or [])), [request], PLENTY, FIFO, START)
     return decision
 
 

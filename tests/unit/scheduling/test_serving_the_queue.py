@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ffdl_ops.core.scheduling.decide import decide
-from ffdl_ops.core.scheduling.model import Admit, Decision, GangRequest, Grant, NodeView, Snapshot, Wait, WaitCause
-from tests.support.gangs import START, Limits, gang, grant, limits, node
+from ffdl_ops.core.scheduling.decisions import Admit, Decision, Wait, WaitCause
+from ffdl_ops.core.scheduling.model import GangRequest, Grant, NodeView, Snapshot
+from ffdl_ops.core.scheduling.reasons import wait_words
+from tests.support.gangs import FIFO, START, Limits, gang, grant, limits, node
 
 TENANTS = limits(
     Limits("a", {"V100": 8, "K80": 4}),
@@ -20,7 +20,7 @@ def decided(
     queue: list[GangRequest], grants: tuple[Grant, ...] = (), nodes: tuple[NodeView, ...] = NODES
 ) -> dict[str, Decision]:
     """The decisions by job."""
-    return {one.job_id: one for one in decide(Snapshot(nodes, grants), queue, TENANTS, "fifo", START)}
+    return {one.job_id: one for one in decide(Snapshot(nodes, grants), queue, TENANTS, FIFO, START)}
 
 
 def test_two_gangs_that_fit_one_at_a_time_one_runs_one_waits():
@@ -35,7 +35,7 @@ def test_two_gangs_that_fit_one_at_a_time_one_runs_one_waits():
 
 def test_priority_then_arrival_then_name():
     queue = [gang("j3", 8, 1, at=2), gang("j2", 8, 1, at=1), gang("j1", 8, 1, at=1), gang("j4", 8, 1, priority=1, at=9)]
-    decisions = decide(Snapshot(NODES), queue, TENANTS, "fifo", START)
+    decisions = decide(Snapshot(NODES), queue, TENANTS, FIFO, START)
     assert [one.job_id for one in decisions] == ["j4", "j1", "j2", "j3"]
     assert [getattr(one, "position", 0) for one in decisions] == [0, 1, 2, 3]
 
@@ -55,7 +55,7 @@ def test_a_smaller_job_does_not_overtake_the_head_of_its_tenant():
     assert isinstance(wait, Wait)
     assert wait.cause is WaitCause.ORDER
     assert wait.position == 2
-    assert "big of the same tenant goes first" in wait.message
+    assert "big of the same tenant goes first" in wait_words(wait)
     assert [holder.job_id for holder in wait.holders] == ["big"]
 
 
@@ -96,7 +96,7 @@ def test_a_head_that_takes_any_type_holds_up_all_behind_it():
 def test_a_head_that_waits_for_a_limit_of_the_whole_tenant_holds_up_all_behind_it():
     tenants = limits(Limits("a", {"V100": 8, "K80": 4}, cpu_quota_millis=8000))
     queue = [gang("wide", 1, 1, cpus=8, at=1), gang("k", gpu_type="K80", cpus=1, at=2)]
-    _, wait = decide(Snapshot(NODES, (grant("x", ["n1"], cpus=2),)), queue, tenants, "fifo", START)
+    _, wait = decide(Snapshot(NODES, (grant("x", ["n1"], cpus=2),)), queue, tenants, FIFO, START)
     assert isinstance(wait, Wait)
     assert (wait.job_id, wait.cause) == ("k", WaitCause.ORDER)
 
@@ -108,7 +108,7 @@ def test_a_head_that_could_not_start_on_an_idle_cluster_holds_up_nobody():
     assert isinstance(decisions["little"], Admit)
     no_node = decided([gang("cpu", 1, 1, cpus=500, at=1), gang("little", at=2)])
     assert isinstance(no_node["little"], Admit)
-    assert "Even idle, these nodes could not hold it" in getattr(no_node["cpu"], "message", "")
+    assert "Even idle, these nodes could not hold it" in wait_words(no_node["cpu"])
 
 
 def test_every_release_lets_the_next_start():
@@ -133,15 +133,14 @@ def test_waiting_for_capacity_says_what_is_needed_free_and_held_and_by_whom():
     assert wait.cause is WaitCause.CAPACITY
     assert [(one.job_id, one.gpus) for one in wait.holders] == [("y", 3)]
     assert wait.numbers["free_gpus"] == 1
-    assert wait.numbers["gpus"] == 2
+    assert (wait.numbers["learners"], wait.numbers["gpus_each"]) == (2, 1)
     for words in (
         "2 learners of 1 GPU",
-        "V100 nodes",
-        "n2 has 1 of 4 GPU",
-        "y of b (3 GPU)",
+                "1 GPUs are free on 1 V100 node",
+        "y of b (3 GPU, ann)",
         "Excluded for this job: n1",
     ):
-        assert words in wait.message
+        assert words in wait_words(wait)
 
 
 def test_enough_gpus_in_sum_that_lie_scattered_are_fragmentation():
@@ -156,11 +155,6 @@ def test_no_ready_node_is_said():
     wait = decided([gang("j")], nodes=(node("n1", up=False),))["j"]
     assert isinstance(wait, Wait)
     assert wait.cause is WaitCause.CAPACITY
-    assert "no such node is ready" in wait.message
-    assert "Not ready or closed: n1" in wait.message
+    assert "no node for it (V100) is ready" in wait_words(wait)
+    assert "Not ready or closed: n1" in wait_words(wait)
     assert isinstance(decided([gang("any", gpu_type=None)], nodes=())["any"], Wait)
-
-
-def test_an_unknown_policy_is_refused():
-    with pytest.raises(ValueError, match="no scheduling policy 'lottery'"):
-        decide(Snapshot(NODES), [], TENANTS, "lottery", START)

@@ -1,0 +1,226 @@
+"""Who of the queue starts now: lane by lane, the first in order that fits.
+
+Order: gangs within their tenant's quota before those that must borrow (what is lent is taken back anyway, so it is better not
+lent), then priority, then the tenants' shares, then the policy's own rank, arrival, and the larger gang among equals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from ffdl_ops.core.scheduling.decisions import Admit
+from ffdl_ops.core.scheduling.index import Index
+from ffdl_ops.core.scheduling.model import GangRequest, Grant, Level
+from ffdl_ops.core.scheduling.queue import Entry, Lane, lane_kind
+from ffdl_ops.core.scheduling.rooms import type_of
+
+__all__ = ["Line", "admit", "best_start", "holds_up", "serve", "short_of_everything", "urgency"]
+
+_Key = tuple[Any, ...]
+_NOTHING: frozenset[str] = frozenset()
+
+
+class Line:
+    """What gangs of one tenant keep from those behind them, under a policy that lets nobody pass.
+
+    :param kinds: by GPU type, the gang that waits for it.
+    :param whole: the gang that waits for something that any other might take.
+    """
+
+    __slots__ = ("kinds", "whole")
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, GangRequest] = {}
+        self.whole: GangRequest | None = None
+
+    def ahead_of(self, request: GangRequest) -> GangRequest | None:
+        """Who goes before this gang, if somebody does and leaves it nothing."""
+        return self.whole or self.kinds.get(lane_kind(request))
+
+    def keep(self, request: GangRequest, *, everything: bool) -> None:
+        """A gang waits: those behind it must leave what it waits for."""
+        if everything or not request.gpus or request.gpu_type is None:
+            self.whole = self.whole or request
+        else:
+            self.kinds.setdefault(request.gpu_type, request)
+
+
+def serve(index: Index, now: datetime) -> Iterator[Admit]:
+    """Start what can start, among the lanes that have not been tried since something changed."""
+    lines: dict[str, Line] = {}
+    full: dict[_Key, bool] = {}
+    lanes = [lane for lane in index.untried.values() if lane.entries and index.queue.lanes.get(lane.key) is lane]
+    index.untried.clear()
+    heap = [
+        (urgency(index, lane.entries[0]), position, 0, lane)
+        for position, lane in enumerate(lanes)
+        if not _hopeless(index, lane, full)
+    ]
+    heapify(heap)
+    while heap:
+        key, position, at, lane = heap[0]
+        if at >= len(lane.entries):
+            heappop(heap)
+            continue
+        entry = lane.entries[at]
+        fresh = urgency(index, entry)
+        if fresh > key:
+            heappop(heap)
+            heappush(heap, (fresh, position, at, lane))
+            continue
+        heappop(heap)
+        found = _start(index, lane, entry.request, now, lines)
+        if found is not None:
+            yield found
+        elif entry.job_id in index.reservations:
+            at += 1  # it has its own way to start; those behind it may take what is kept for nobody
+        elif index.policy.strict:
+            at += _pass_by(index, entry.request, lines)
+        else:
+            continue
+        if at < len(lane.entries):
+            heappush(heap, (urgency(index, lane.entries[at]), position, at, lane))
+
+
+def urgency(index: Index, entry: Entry) -> _Key:
+    """What gangs of all tenants are ordered by; it only ever grows while others are served."""
+    request = entry.request
+    order = (not _within_quota(index, request), *entry.order)
+    share = index.share(request.tenant) if index.policy.shares else 0.0
+    return (*order, share, entry.rank, entry.arrival, entry.size, entry.job_id)
+
+
+def best_start(
+    index: Index, request: GangRequest, level: Level, *, borrow: bool = True, line: Line | None = None
+) -> Admit | None:
+    """How the gang would start now: within its quota if it can, in as many learners as fit, on the fewest nodes."""
+    best: tuple[_Key, Admit] | None = None
+    for kind in index.rooms.kinds(request):
+        if line is not None and kind in line.kinds:
+            continue
+        most = _most_learners(index, request, kind, borrow=borrow)
+        if most < request.learners_min:
+            continue
+        skip = _kept_nodes(index, line) if line is not None and kind is None and line.kinds else _NOTHING
+        layout = index.layout(request, kind, most, level, skip)
+        if layout is None:
+            continue
+        before = index.accounts.borrowed(request.tenant, kind) if kind is not None else 0
+        beyond = 0
+        if kind is not None:
+            held = index.accounts.of(request.tenant).gpus.get(kind, 0) + request.gpus * len(layout)
+            beyond = max(held - index.accounts.quota(request.tenant, kind), 0) - before
+        key = (beyond > 0, -len(layout), len({place.node for place in layout}), kind or "")
+        if best is None or key < best[0]:
+            best = (key, Admit(request.job_id, layout, kind, beyond))
+    return None if best is None else best[1]
+
+
+def admit(index: Index, request: GangRequest, start: Admit, now: datetime) -> None:
+    """Count a gang as started."""
+    index.granted(
+        Grant(
+            job_id=request.job_id,
+            tenant=request.tenant,
+            epoch=index.next_epoch(),
+            placements=start.placements,
+            gpus=request.gpus,
+            cpu_millis=request.cpu_millis,
+            memory_bytes=request.memory_bytes,
+            gpu_type=start.gpu_type,
+            priority=request.priority,
+            user=request.user,
+            granted_at=now,
+            saved_at=now,
+            expected_end=request.expected_end(now),
+            served_gpu_s=request.served_gpu_s,
+        )
+    )
+
+
+def _start(index: Index, lane: Lane, request: GangRequest, now: datetime, lines: dict[str, Line]) -> Admit | None:
+    if request.tenant not in index.tenants or request.job_id in index.reservations:
+        return None
+    line = lines.get(request.tenant)
+    if line is not None and line.ahead_of(request) is not None:
+        return None
+    level = index.policy.level_of(request, now) if index.policy.strict else lane.level
+    start = best_start(index, request, level, line=line)
+    if start is not None:
+        admit(index, request, start, now)
+    return start
+
+
+def _pass_by(index: Index, request: GangRequest, lines: dict[str, Line]) -> int:
+    """Under a policy that lets nobody pass: keep what the gang waits for, unless it could not start on an idle cluster.
+
+    :returns: how many places its lane moves on: 1 if the next in it may be tried, else the lane is done.
+    """
+    line = lines.setdefault(request.tenant, Line())
+    if line.ahead_of(request) is not None:
+        return _DONE
+    if holds_up(index, request):
+        line.keep(request, everything=short_of_everything(index, request))
+        return _DONE
+    return 1
+
+
+def holds_up(index: Index, request: GangRequest) -> bool:
+    """Whether others must wait for this gang: not if it could never start, or if only its own user's limit stops it."""
+    if request.tenant not in index.tenants:
+        return False
+    kinds = index.idle.kinds(request)
+    shortages = [index.accounts.shortage(request, kind) for kind in kinds]
+    if any(one is not None and one.user for one in shortages):
+        return False
+    return any(
+        index.possible(request, kind) and not (short is not None and short.never)
+        for kind, short in zip(kinds, shortages, strict=True)
+    )
+
+
+def short_of_everything(index: Index, request: GangRequest) -> bool:
+    """Whether what it lacks is something that every gang of its tenant takes, not only GPUs of a type."""
+    shortages = [index.accounts.shortage(request, kind) for kind in index.idle.kinds(request)]
+    return any(one is not None and one.gpu_type is None for one in shortages)
+
+
+def _hopeless(index: Index, lane: Lane, full: dict[_Key, bool]) -> bool:
+    """Whether the nodes have no room for any gang of the lane; asked once for all tenants' lanes that are alike."""
+    if index.policy.strict:
+        return False
+    key = lane.key[1:-1]
+    known = full.get(key)
+    if known is None:
+        request = lane.entries[0].request
+        known = full[key] = all(
+            index.layout(request, kind, request.learners_min, lane.level) is None for kind in index.rooms.kinds(request)
+        )
+    return known
+
+
+def _within_quota(index: Index, request: GangRequest) -> bool:
+    return any(index.accounts.within_quota(request, request.learners_min, kind) for kind in index.rooms.kinds(request))
+
+
+def _most_learners(index: Index, request: GangRequest, kind: str | None, *, borrow: bool) -> int:
+    """How many learners the limits allow; an elastic gang borrows for more than its fewest only what nobody else waits for."""
+    accounts = index.accounts
+    most = accounts.most_learners(request, kind, borrow=borrow)
+    if request.learners_max == request.learners_min or most <= request.learners_min or not borrow:
+        return most
+    own = accounts.most_learners(request, kind, borrow=False)
+    if own < most and index.queue.others_wait(request.tenant, kind):
+        return max(own, request.learners_min)
+    return most
+
+
+def _kept_nodes(index: Index, line: Line) -> frozenset[str]:
+    """The nodes of the GPU types that gangs in front wait for."""
+    return frozenset(name for name, node in index.nodes.items() if type_of(node) in line.kinds)
+
+
+_DONE = 1 << 30
