@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any
 
 from ffdl_ops.core.scheduling.decisions import Admit
@@ -48,41 +48,67 @@ class Line:
             self.kinds.setdefault(request.gpu_type, request)
 
 
+class _Stream:
+    """Lanes that are served in one order: a lane alone, or, where nobody passes, all of a tenant."""
+
+    __slots__ = ("cursors",)
+
+    def __init__(self, lanes: list[Lane]) -> None:
+        self.cursors = [(lane, 0) for lane in lanes]
+
+    def head(self) -> tuple[Entry, Lane] | None:
+        """The next to be tried."""
+        self.cursors = [(lane, at) for lane, at in self.cursors if at < len(lane.entries)]
+        return min(((lane.entries[at], lane) for lane, at in self.cursors), key=lambda one: one[0], default=None)
+
+    def move(self, lane: Lane, steps: int) -> None:
+        """Go on in a lane."""
+        self.cursors = [(one, at + steps if one is lane else at) for one, at in self.cursors]
+
+
 def serve(index: Index, now: datetime) -> Iterator[Admit]:
     """Start what can start, among the lanes that have not been tried since something changed."""
     lines: dict[str, Line] = {}
-    full: dict[_Key, bool] = {}
-    lanes = [lane for lane in index.untried.values() if lane.entries and index.queue.lanes.get(lane.key) is lane]
-    index.untried.clear()
-    heap = [
-        (urgency(index, lane.entries[0]), position, 0, lane)
-        for position, lane in enumerate(lanes)
-        if not _hopeless(index, lane, full)
-    ]
-    heapify(heap)
+    heap: list[tuple[_Key, int, _Stream]] = []
+    for position, stream in enumerate(_streams(index)):
+        _push(index, heap, position, stream)
     while heap:
-        key, position, at, lane = heap[0]
-        if at >= len(lane.entries):
-            heappop(heap)
+        key, position, stream = heappop(heap)
+        head = stream.head()
+        if head is None:
             continue
-        entry = lane.entries[at]
-        fresh = urgency(index, entry)
-        if fresh > key:
-            heappop(heap)
-            heappush(heap, (fresh, position, at, lane))
+        entry, lane = head
+        if urgency(index, entry) > key:
+            _push(index, heap, position, stream)
             continue
-        heappop(heap)
         found = _start(index, lane, entry.request, now, lines)
         if found is not None:
             yield found
         elif entry.job_id in index.reservations:
-            at += 1  # it has its own way to start; those behind it may take what is kept for nobody
+            stream.move(lane, 1)  # it has its own way to start; those behind it may take what is kept for nobody
         elif index.policy.strict:
-            at += _pass_by(index, entry.request, lines)
+            stream.move(lane, _pass_by(index, entry.request, lines))
         else:
             continue
-        if at < len(lane.entries):
-            heappush(heap, (urgency(index, lane.entries[at]), position, at, lane))
+        _push(index, heap, position, stream)
+
+
+def _streams(index: Index) -> list[_Stream]:
+    full: dict[_Key, bool] = {}
+    lanes = [lane for lane in index.untried.values() if lane.entries and index.queue.lanes.get(lane.key) is lane]
+    index.untried.clear()
+    if not index.policy.strict:
+        return [_Stream([lane]) for lane in lanes if not _hopeless(index, lane, full)]
+    tenants: dict[str, list[Lane]] = {}
+    for lane in lanes:
+        tenants.setdefault(lane.tenant, []).append(lane)
+    return [_Stream(mine) for mine in tenants.values()]
+
+
+def _push(index: Index, heap: list[tuple[_Key, int, _Stream]], position: int, stream: _Stream) -> None:
+    head = stream.head()
+    if head is not None:
+        heappush(heap, (urgency(index, head[0]), position, stream))
 
 
 def urgency(index: Index, entry: Entry) -> _Key:
