@@ -150,10 +150,9 @@ def _utc(moment: datetime | None) -> datetime | None:
 
 
 def _show(facts: dict[str, Any], found: Sequence[Summary]) -> None:
-    say(
-        f"{facts['trace']}: {facts['jobs']} jobs of {facts['tenants']} tenants on {facts['nodes']} nodes with {facts['gpus']} GPUs"
-        + (f"; {facts['skipped']} can't be replayed." if facts["skipped"] else ".")
-    )
+    skipped = f"; {facts['skipped']:,} more can't be replayed" if facts["skipped"] else ""
+    whose = f"{facts['tenants']} tenants" if facts["tenants"] > 1 else "one tenant"
+    say(f"{facts['trace']}: {facts['jobs']:,} jobs of {whose}, {facts['nodes']} nodes, {facts['gpus']:,} GPUs{skipped}.")
     show_table(
         [
             "POLICY", ">MEAN JCT", ">MEAN WAIT", ">P90 WAIT", ">WAITED > 15 MIN", ">NEVER STARTED", ">STOPPED", ">GPUS HELD",

@@ -34,7 +34,11 @@ def test_a_pod_becomes_a_gang_of_one(tmp_path):
     path = tmp_path / "nodes.csv"
     path.write_text(NODES)
     nodes = read_nodes(path)
-    rows = ("p0,12000,16384,1,460,,LS,Running,5,100,10", "p1,4000,100,0,0,,BE,Failed,7,9,8", "p2,1,1,1,1000,,BE,Pending,0,9,")
+    rows = (
+        "p0,12000,16384,1,460,,LS,Running,5,100,10",
+        "p1,4000,100,0,0,,BE,Failed,7,9,8",
+        "p2,1,1,1,1000,,BE,Pending,0,9,",
+    )
     first, second = pod_jobs(read_pods(pods(tmp_path, *rows)), nodes)
     assert (first.request.gpus, first.request.cpu_millis, first.request.memory_bytes) == (1, 12_000, 16 << 30)
     assert (first.request.gpu_type, first.duration_s) == (None, 90.0)

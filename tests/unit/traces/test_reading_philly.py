@@ -15,7 +15,7 @@ from ffdl_ops.lab.traces.philly_log import read_log
 from ffdl_ops.lab.traces.philly_table import COLUMNS, read_table
 from ffdl_ops.lab.traces.reading import TraceError
 from ffdl_ops.lab.traces.records import TraceJob
-from tests.support.traces import trace_file
+from tests.support.traces import philly_jobs, trace_file
 
 GOOD = dict(zip(COLUMNS, ("7", "2017-10-01 00:00:00", "4", "2+2", "2", "60", "", "a"), strict=True))
 JOB = {"status": "Pass", "vc": "a", "jobid": "j", "submitted_time": "2017-10-07 01:00:00", "user": "u", "attempts": []}
@@ -23,7 +23,7 @@ JOB = {"status": "Pass", "vc": "a", "jobid": "j", "submitted_time": "2017-10-07 
 
 @pytest.fixture(scope="module")
 def jobs() -> list[TraceJob]:
-    return read_table(trace_file("philly_merged.csv.gz"))
+    return philly_jobs()
 
 
 def table(tmp_path: Path, **changes: str) -> Path:
@@ -48,9 +48,7 @@ def log(tmp_path: Path, *jobs: dict[str, Any], indent: int | None = 1) -> Path:
         (">8", 1_159, 1.0, 13.5, 141, 3_067, 6_184, 2.9),
     ],
 )
-def test_the_tables_figures_are_the_studys(
-    jobs, size, count, jobs_percent, gpu_time_percent, p50, p90, p95, week_percent
-):
+def test_the_tables_figures_are_the_studys(jobs, size, count, jobs_percent, gpu_time_percent, p50, p90, p95, week_percent):
     found = by_size(jobs)[size]
     assert found.jobs == count
     assert round(found.jobs_percent, 1) == jobs_percent
@@ -110,7 +108,10 @@ def test_null_is_as_good_as_none_and_an_empty_list_is_no_job(tmp_path, indent):
     [
         ({"num_gpus": "many"}, "line 3, field num_gpus is 'many'; it must be a whole number"),
         ({"num_gpus": "0"}, "line 3, field num_gpus is '0'; it must be a whole number of at least 1"),
-        ({"submit_time": "yesterday"}, "line 3, field submit_time is 'yesterday'; it must be a time as YYYY-MM-DD HH:MM:SS"),
+        (
+            {"submit_time": "yesterday"},
+            "line 3, field submit_time is 'yesterday'; it must be a time as YYYY-MM-DD HH:MM:SS",
+        ),
         ({"span_s": "-1"}, "line 3, field span_s is '-1'; it must be a number of seconds of at least 0"),
         ({"span_s": "nan"}, "line 3, field span_s is 'nan'"),
         ({"placement": "2+x"}, "line 3, field placement is '2+x'"),
