@@ -53,7 +53,7 @@ def run(index: Index, now: datetime) -> tuple[Admit | Preempt | Reserve | Unrese
 
     What starts is a grant in it from then on; who must stop keeps its grant until :meth:`Index.released` is called.
     """
-    index.untried.update({id(lane): lane for lane in index.queue.advance(now)})
+    index.advance(now)
     if index.closed is not None or not len(index.queue):
         return ()
     return (

@@ -83,6 +83,11 @@ class Index:
             lane = self.queue.add(request, now)
             self._try(*self._lanes_of(request.tenant) if self.policy.strict else (lane,))
 
+    def advance(self, now: datetime) -> None:
+        """Time has passed: some gangs are treated differently by now."""
+        for lane in self.queue.advance(now):
+            self._try(*self._lanes_of(lane.tenant) if self.policy.strict else (lane,))
+
     def left(self, job_id: str) -> None:
         """A gang does not wait any more; what was kept for it is free."""
         self.unkeep(job_id)
