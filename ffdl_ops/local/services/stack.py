@@ -24,7 +24,7 @@ from ffdl_ops.local.services.mlflow import mlflow_service, upgrade_tables
 from ffdl_ops.local.services.ports import check_port_free, service_ports
 from ffdl_ops.local.services.postgres import Postgres
 from ffdl_ops.local.services.process import Process, stop_all, tail
-from ffdl_ops.local.services.s3 import lay_out, s3_service
+from ffdl_ops.local.services.s3 import PLATFORM, lay_out, s3_service
 from ffdl_ops.local.services.secrets import load_secrets, write_private
 from ffdl_ops.local.services.service import Service
 from ffdl_ops.local.services.status import Status, look
@@ -135,7 +135,7 @@ class Stack:
             self.settings, secrets, endpoints, self.postgres.url("airflow"), self.ports["airflow"], self._dag_folders
         )
         services = [
-            s3_service(self.home, self.ports["s3"]),
+            s3_service(self.home, self.ports["s3"], set(secrets["s3"]) - {PLATFORM} - {one.name for one in tenants}),
             minicluster_service(self.home, self.settings.config, self.ports["minicluster"]),
             mlflow_service(self.home, self.ports["mlflow"], self.postgres.url("mlflow")),
         ]

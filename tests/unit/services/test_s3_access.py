@@ -51,6 +51,33 @@ def test_what_is_no_longer_shared_is_closed_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "s3" / "buckets" / "public-data" / "object").read_text() == "kept"
 
 
+def test_what_a_key_has_made_itself_outlives_every_start(tmp_path: Path) -> None:
+    keys = load_secrets(tmp_path, tenants(shared=False))["s3"]
+    lay_out(tmp_path, tenants(shared=False), keys)
+    for name in ("own", "public-data"):
+        (tmp_path / "s3" / "access" / "vision" / name).mkdir()
+        (tmp_path / "s3" / "access" / "vision" / name / "object").write_text(name)
+    lay_out(tmp_path, tenants(shared=True), keys)
+    lay_out(tmp_path, tenants(shared=True), keys)
+    seen = {path.name: path for path in (tmp_path / "s3" / "access" / "vision").iterdir()}
+    assert set(seen) == {"ffdl-vision", "public-data", "own", "public-data.own1"}
+    assert (seen["own"] / "object").read_text() == "own"
+    assert (seen["public-data.own1"] / "object").read_text() == "public-data"
+    assert not list(seen["public-data"].iterdir())
+    assert buckets(tmp_path, keys["speech"]["access_key"]) == {"ffdl-speech"}
+
+
+def test_the_key_of_a_tenant_that_is_gone_opens_nothing_and_its_objects_stay(tmp_path: Path) -> None:
+    keys = load_secrets(tmp_path, tenants(shared=False))["s3"]
+    lay_out(tmp_path, tenants(shared=False), keys)
+    (tmp_path / "s3" / "buckets" / "ffdl-speech" / "object").write_text("kept")
+    left = Tenants.load({"tenants": [{"name": "vision", "gpu_quota": {"V100": 1}, "bucket": "ffdl-vision"}]})
+    lay_out(tmp_path, left, keys)
+    assert ask(tmp_path, keys["speech"]["access_key"]) == (1, {})
+    assert not list((tmp_path / "s3" / "access" / "speech").iterdir())
+    assert (tmp_path / "s3" / "buckets" / "ffdl-speech" / "object").read_text() == "kept"
+
+
 @pytest.mark.parametrize("key", ["unknown", "", None, 7, "../vision"])
 def test_an_unknown_key_opens_nothing(tmp_path: Path, key: object) -> None:
     lay_out(tmp_path, tenants(shared=False), load_secrets(tmp_path, tenants(shared=False))["s3"])
