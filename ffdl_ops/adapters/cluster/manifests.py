@@ -73,8 +73,7 @@ def namespace_gpu_limit(tenant: Tenant, tenants: Tenants) -> int:
     The quota by type, and what may be borrowed at this moment, are the scheduler's to keep; the namespace's is the wall
     behind it, and must never stop what the scheduler has granted.
     """
-    most_gpus = getattr(tenants, "most_gpus", None)
-    return sum((most_gpus(tenant.name) if most_gpus else tenant.gpu_quota).values())
+    return sum(tenants.most_gpus(tenant.name).values())
 
 
 def namespace_pod_limit(tenant: Tenant, *, waiting_have_pods: bool = False) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,11 +76,15 @@ def test_what_has_no_limit_is_not_in_the_quota() -> None:
 
 
 def test_what_it_may_borrow_is_let_through() -> None:
-    """As `Tenants.most_gpus` counts it; where tenants lend nothing, the limit is the quota."""
-    one = tenant()
-    assert namespace_gpu_limit(one, Tenants({"vision": one})) == 6
-    lenders = SimpleNamespace(most_gpus=lambda name: {"V100": 7, "K80": 2} if name == "vision" else {})
-    assert namespace_gpu_limit(one, lenders) == 9  # type: ignore[arg-type]
+    lender = {"name": "speech", "gpu_quota": {"V100": 5, "K80": 3}, "lend_limit": {"V100": 4}, "cohort": "research"}
+    for fields, limit in (
+        ({}, 6),
+        ({"cohort": "research"}, 10),
+        ({"cohort": "research", "borrow_limit": {"V100": 1}}, 7),
+    ):
+        one = tenant(**fields)
+        both = Tenants({"vision": one, "speech": Tenant.model_validate(lender)})
+        assert namespace_gpu_limit(one, both) == limit
 
 
 def test_kueue_counts_amounts_itself_and_pods_are_there_before_they_are_admitted() -> None:

@@ -39,6 +39,8 @@ def test_an_empty_file_is_the_defaults() -> None:
         ({"timeouts": {"startup": 5}}, "timeouts.startup"),
         ({"poll": {"gang_seconds": 0}}, "poll.gang_seconds"),
         ({"scheduler": {"policy": "magic"}}, "scheduler.policy"),
+        ({"cluster": {"admission": "magic"}}, "cluster.admission"),
+        ({"cluster": {"local_queue": "a b"}}, "cluster.local_queue"),
         ({"cluster": {"account": {"name": "Ffdl"}}}, "cluster.account.name"),
         ({"cluster": {"s3_addresses": ["192.0.2.7/24"]}}, "cluster.s3_addresses[0]"),
         ({"cluster": {"egress": [{"cidr": "here"}]}}, "cluster.egress[0].cidr"),

@@ -15,6 +15,7 @@ from ffdl_ops.core.kueue import (
     standing_of,
     wait_from_workload,
 )
+from ffdl_ops.core.scheduling.decisions import WaitCause
 
 AT = "2026-03-21T13:43:00Z"
 RESERVED = ("QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue cluster-queue")
@@ -60,7 +61,7 @@ def unreserved(reason: str, message: str = SHORT) -> dict[str, Any]:
 def test_each_reason_is_one_of_our_causes(reason: str, cause: str, never: bool) -> None:
     wait = wait_from_workload(unreserved(reason))
     assert wait is not None
-    assert (wait.cause, wait.never, wait.reason) == (cause, never, reason)
+    assert (wait.cause, wait.never, wait.reason) == (WaitCause(cause), never, reason)
     assert SHORT in wait.message and wait.message.startswith("Queue ffdl: ")
     assert ("never starts" in wait.message) == never
     assert wait.since == datetime(2026, 3, 21, 13, 43, tzinfo=UTC)
