@@ -91,6 +91,15 @@ class Settings:
         return str(known) if known else self._address("MLFLOW_TRACKING_URI")
 
     @property
+    def mlflow_login(self) -> tuple[str, str] | None:
+        """User and password with which the platform writes to MLflow; ``None`` leaves it to MLflow's own variables.
+
+        Those are for another MLflow than the embedded one, as `MLFLOW_TRACKING_URI` is.
+        """
+        known = self.endpoints.get("mlflow", {})
+        return (str(known["username"]), str(known["password"])) if known.get("username") else None
+
+    @property
     def mlflow_url(self) -> str:
         """The MLflow server, as people reach it."""
         return os.environ.get("FFDL_MLFLOW_PUBLIC_URL") or self.mlflow_uri

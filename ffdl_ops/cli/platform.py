@@ -135,7 +135,7 @@ def _show_addresses(stack: Stack) -> None:
         ["Service", "Address", "Log in as", "Password"],
         [
             *(["Airflow", f"http://127.0.0.1:{ports['airflow']}", user, word] for user, word in passwords.items()),
-            ["MLflow", f"http://127.0.0.1:{ports['mlflow']}", None, None],
+            ["MLflow", f"http://127.0.0.1:{ports['mlflow']}", "as in Airflow", "as in Airflow"],
             ["S3", f"http://127.0.0.1:{ports['s3']}", "keys: endpoints.json", None],
             ["minicluster", f"https://127.0.0.1:{ports['minicluster']}", "minicluster/kubeconfig", None],
         ],

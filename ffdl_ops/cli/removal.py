@@ -67,7 +67,8 @@ def _remove_run(session: Session, job: JobRecord) -> bool:
     if not job.mlflow_run_id:
         return False
     try:
-        MlflowApi(session.settings.mlflow_uri).post("runs/delete", {"run_id": job.mlflow_run_id})
+        api = MlflowApi(session.settings.mlflow_uri, login=session.settings.mlflow_login)
+        api.post("runs/delete", {"run_id": job.mlflow_run_id})
     except TrackingRefused as error:
         if error.code != "RESOURCE_DOES_NOT_EXIST":
             raise

@@ -56,7 +56,8 @@ class Session:
         """The MLflow server."""
         from ffdl_ops.adapters.tracking.runs import Tracker
 
-        return Tracker(self.settings.mlflow_uri, public_uri=self.settings.mlflow_url)
+        settings = self.settings
+        return Tracker(settings.mlflow_uri, public_uri=settings.mlflow_url, login=settings.mlflow_login)
 
     def store(self, tenant: str) -> ObjectStore:
         """A tenant's object store, with the tenant's own credentials."""

@@ -84,7 +84,8 @@ class Services:
         """The MLflow server."""
         from ffdl_ops.adapters.tracking.runs import Tracker
 
-        return Tracker(self.settings.mlflow_uri, public_uri=self.settings.mlflow_url)
+        settings = self.settings
+        return Tracker(settings.mlflow_uri, public_uri=settings.mlflow_url, login=settings.mlflow_login)
 
     @functools.cached_property
     def airflow(self) -> AirflowApi:

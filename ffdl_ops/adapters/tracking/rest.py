@@ -5,8 +5,9 @@ Airflow's short-lived task processes; this module 0.05 s), and its retries go on
 a job must never wait for a record-keeper. The calls used are of the documented, stable interface
 ``/api/2.0/mlflow``.
 
-Credentials come from MLflow's own variables (``MLFLOW_TRACKING_TOKEN``, or ``MLFLOW_TRACKING_USERNAME`` and
-``MLFLOW_TRACKING_PASSWORD``) or from the address; they are never part of a message.
+Credentials are given, or come from the address or from MLflow's own variables (``MLFLOW_TRACKING_TOKEN``, or
+``MLFLOW_TRACKING_USERNAME`` and ``MLFLOW_TRACKING_PASSWORD``), in this order; passwords and tokens are never part of a
+message.
 """
 
 from __future__ import annotations
@@ -50,16 +51,19 @@ class MlflowApi:
     """Calls of one MLflow server; may be shared by threads, not across a fork.
 
     :param uri: the server's address, ``http(s)://[user:password@]host[:port][/prefix]``.
+    :param login: user and password; without it the address or the environment has them.
     :param budget_s: seconds that one call may take, with its retries.
     """
 
-    def __init__(self, uri: str, *, budget_s: float = 10.0) -> None:
+    def __init__(self, uri: str, *, login: tuple[str, str] | None = None, budget_s: float = 10.0) -> None:
         parts = urlsplit(uri)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise PermanentError("MLflow's address has to be http://host:port or https://host:port.")
         self.base = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
         self._budget_s = budget_s
-        self._headers = {"Content-Type": "application/json", **_authorization(parts.username, parts.password)}
+        user, password = login or _login(parts.username, parts.password)
+        self._who = f"user {user}" if user else "a token" if _token() else "nobody"
+        self._headers = {"Content-Type": "application/json", **_authorization(user, password)}
         self._pool = _pool()
 
     def get(self, path: str, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -74,8 +78,20 @@ class MlflowApi:
         """Write something; every call made here may be repeated without harm. Errors as in `get`."""
         return self._call("POST", path, body=json.dumps(body, allow_nan=False).encode())
 
+    def send(self, method: str, path: str, body: Mapping[str, str], *, version: str = "2.0") -> dict[str, Any]:
+        """A call of another method, or of another version of the interface. Errors as in `get`."""
+        if method == "GET":
+            return self._call(method, path, fields=dict(body), version=version)
+        return self._call(method, path, body=json.dumps(body).encode(), version=version)
+
     def _call(
-        self, method: str, path: str, *, fields: dict[str, str] | None = None, body: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        fields: dict[str, str] | None = None,
+        body: bytes | None = None,
+        version: str = "2.0",
     ) -> dict[str, Any]:
         import urllib3
 
@@ -87,7 +103,7 @@ class MlflowApi:
             try:
                 answer = self._pool.request(
                     method,
-                    f"{self.base}/api/2.0/mlflow/{path}",
+                    f"{self.base}/api/{version}/mlflow/{path}",
                     fields=fields,
                     body=body,
                     headers=self._headers,
@@ -98,7 +114,7 @@ class MlflowApi:
                 if answer.status == 200:
                     return _decoded(answer.data, path)
                 if answer.status not in _RETRIED:
-                    raise _refusal(answer.status, answer.data, path)
+                    raise self._refusal(answer.status, answer.data, path)
                 problem = f"it answered {answer.status}"
             except urllib3.exceptions.HTTPError as error:
                 problem = type(error).__name__
@@ -110,6 +126,26 @@ class MlflowApi:
             time.sleep(pause)
             pause = min(2.0, pause * 2)
 
+    def _refusal(self, status: int, data: bytes, path: str) -> TrackingRefused:
+        """The error that a refusal stands for. What a server says of credentials is not repeated."""
+        if status == 401:
+            return TrackingRefused(
+                f"MLflow at {self.base} did not accept the credentials of {self._who} for {path}; `ffdl up` sets those of "
+                "the embedded MLflow, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (or …_TOKEN) those of another.",
+                code="UNAUTHENTICATED",
+            )
+        if status == 403:
+            return TrackingRefused(
+                f"MLflow at {self.base} does not let {self._who} do {path}; an administrator of MLflow can grant it.",
+                code="PERMISSION_DENIED",
+            )
+        try:
+            answer = json.loads(data)
+            code, message = str(answer["error_code"]), str(answer.get("message", ""))
+        except (ValueError, KeyError, TypeError):
+            code, message = "", f"HTTP {status}"
+        return TrackingRefused(f"MLflow refused {path}: {message[:500]}", code=code)
+
 
 def _pool() -> PoolManager:
     import urllib3
@@ -117,14 +153,22 @@ def _pool() -> PoolManager:
     return urllib3.PoolManager(maxsize=4, ca_certs=os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or None)
 
 
-def _authorization(user: str | None, password: str | None) -> dict[str, str]:
+def _token() -> str | None:
+    return os.environ.get("MLFLOW_TRACKING_TOKEN")
+
+
+def _login(user: str | None, password: str | None) -> tuple[str, str]:
+    """User and password of an address, else of the environment; no user when neither has one."""
+    name = unquote(user) if user else os.environ.get("MLFLOW_TRACKING_USERNAME", "")
+    return name, unquote(password) if password else os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
+
+
+def _authorization(user: str, password: str) -> dict[str, str]:
     import urllib3
 
-    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
-    user = unquote(user) if user else os.environ.get("MLFLOW_TRACKING_USERNAME")
-    password = unquote(password) if password else os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
     if user:
         return {"Authorization": urllib3.make_headers(basic_auth=f"{user}:{password}")["authorization"]}
+    token = _token()
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
@@ -136,14 +180,3 @@ def _decoded(data: bytes, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TrackingRefused(f"MLflow answered {path} with something that is not JSON; check its address.", code="")
     return value
-
-
-def _refusal(status: int, data: bytes, path: str) -> TrackingRefused:
-    try:
-        answer = json.loads(data)
-        code, message = str(answer["error_code"]), str(answer.get("message", ""))
-    except (ValueError, KeyError, TypeError):
-        code, message = "", f"HTTP {status}"
-    if status in (401, 403):
-        message = f"HTTP {status}, the credentials (MLFLOW_TRACKING_USERNAME, …_TOKEN) were not accepted"
-    return TrackingRefused(f"MLflow refused {path}: {message[:500]}", code=code)

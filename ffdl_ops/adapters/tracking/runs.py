@@ -81,14 +81,22 @@ class Tracker:
 
     :param uri: the server's address as the platform reaches it.
     :param public_uri: its address for people, when that is another.
+    :param login: user and password; without it the address or the environment has them.
     :param budget_s: seconds that one request may take, with its retries.
 
     Each method raises `TrackingUnavailable` (a `TemporaryError`) when MLflow does not answer, and
     `TrackingRefused` (a `PermanentError`) when it says no.
     """
 
-    def __init__(self, uri: str, *, public_uri: str | None = None, budget_s: float = 10.0) -> None:
-        self._api = MlflowApi(uri, budget_s=budget_s)
+    def __init__(
+        self,
+        uri: str,
+        *,
+        public_uri: str | None = None,
+        login: tuple[str, str] | None = None,
+        budget_s: float = 10.0,
+    ) -> None:
+        self._api = MlflowApi(uri, login=login, budget_s=budget_s)
         self._public = (public_uri or self._api.base).rstrip("/")
 
     def ensure_run(self, job: JobFacts) -> RunRef:
@@ -97,7 +105,7 @@ class Tracker:
         When two create it at the same time, the oldest stays and is what everybody gets from then on; the other one
         is deleted.
         """
-        experiment_id = self._ensure_experiment(job.tenant)
+        experiment_id = self.ensure_experiment(job.tenant)
         view = self._find(experiment_id, job.job_id)
         if view is None:
             body = {"experiment_id": experiment_id, "run_name": record.run_name(job.name, job.job_id)}
@@ -108,6 +116,23 @@ class Tracker:
             raise TrackingRefused(f"MLflow created a run for {job.job_id} and does not list it.", code="")
         self._params_once(view, record.job_params(job))
         return view.ref
+
+    def ensure_experiment(self, tenant: str) -> str:
+        """The id of the tenant's experiment, which is made, or brought back after it was deleted, when there is none."""
+        found = self._experiment(tenant)
+        if found is None:
+            body = {"name": record.experiment_name(tenant), "tags": record.wire_tags({"ffdl.tenant": tenant})}
+            try:
+                return str(self._api.post("experiments/create", body)["experiment_id"])
+            except TrackingRefused as error:
+                # Somebody else may have been a moment faster.
+                found = self._experiment(tenant) if error.code == "RESOURCE_ALREADY_EXISTS" else None
+                if found is None:
+                    raise
+        if found.get("lifecycle_stage") == "deleted":
+            # Its name can't be given to another one, so without it the tenant could run no job any more.
+            self._api.post("experiments/restore", {"experiment_id": found["experiment_id"]})
+        return str(found["experiment_id"])
 
     def find_run(self, tenant: str, job_id: str) -> RunView | None:
         """The job's run as it stands, ``None`` when there is none."""
@@ -228,22 +253,6 @@ class Tracker:
     def _tag(self, run_id: str, tags: Mapping[str, str]) -> None:
         for chunk in record.chunks(record.wire_tags(tags), 100):
             self._api.post("runs/log-batch", {"run_id": run_id, "tags": chunk})
-
-    def _ensure_experiment(self, tenant: str) -> str:
-        found = self._experiment(tenant)
-        if found is None:
-            body = {"name": record.experiment_name(tenant), "tags": record.wire_tags({"ffdl.tenant": tenant})}
-            try:
-                return str(self._api.post("experiments/create", body)["experiment_id"])
-            except TrackingRefused as error:
-                # Somebody else may have been a moment faster.
-                found = self._experiment(tenant) if error.code == "RESOURCE_ALREADY_EXISTS" else None
-                if found is None:
-                    raise
-        if found.get("lifecycle_stage") == "deleted":
-            # Its name can't be given to another one, so without it the tenant could run no job any more.
-            self._api.post("experiments/restore", {"experiment_id": found["experiment_id"]})
-        return str(found["experiment_id"])
 
     def _experiment(self, tenant: str) -> Mapping[str, Any] | None:
         named = {"experiment_name": record.experiment_name(tenant)}

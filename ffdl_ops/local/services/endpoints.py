@@ -8,6 +8,7 @@ from typing import Any
 
 from ffdl_ops.core.tenancy.tenants import Tenants
 from ffdl_ops.local.services.minicluster import kubeconfig
+from ffdl_ops.local.services.mlflow_gate import WRITER
 from ffdl_ops.local.services.postgres import Postgres
 from ffdl_ops.local.services.s3 import PLATFORM
 
@@ -25,7 +26,11 @@ def describe(
             "username": "admin",
             "password": secrets["users"]["admin"],
         },
-        "mlflow": {"url": f"http://127.0.0.1:{ports['mlflow']}"},
+        "mlflow": {
+            "url": f"http://127.0.0.1:{ports['mlflow']}",
+            "username": WRITER,
+            "password": secrets["mlflow_writer"],
+        },
         "s3": {
             "endpoint": f"http://127.0.0.1:{ports['s3']}",
             "platform": keys[PLATFORM],

@@ -126,17 +126,16 @@ class Postgres:
 
     def note(self, database: str) -> str | None:
         """The note that was kept with a database."""
-        found = self._query(
-            "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", database
-        )
+        found = self.query("SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", database)
         return str(found[0][0]) if found and found[0][0] else None
 
     def keep_note(self, database: str, text: str) -> None:
         """Keep a note with a database: it goes where the data goes."""
-        self._query(f"COMMENT ON DATABASE {database} IS %s", text)
+        self.query(f"COMMENT ON DATABASE {database} IS %s", text)
 
-    def _query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._connection() as connection, connection.cursor() as cursor:
+    def query(self, sql: str, *values: object, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run one statement as the superuser."""
+        with self._connection(database) as connection, connection.cursor() as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall()) if cursor.description else []
 

@@ -17,12 +17,12 @@ __all__ = ["load_secrets", "write_private"]
 def load_secrets(home: Path, tenants: Tenants) -> dict[str, Any]:
     """The secrets, with whatever is missing (a new tenant's) made now.
 
-    :returns: `jwt`, `fernet`, `api_secret`, `minicluster_token`, `users` (name → password), `s3` (tenant → key pair),
-        `postgres` (role → password).
+    :returns: `jwt`, `fernet`, `api_secret`, `minicluster_token`, `mlflow_key`, `mlflow_writer` (that user's password),
+        `users` (name → password), `s3` (tenant → key pair), `postgres` (role → password).
     """
     path = home / "secrets.json"
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    for name in ("jwt", "api_secret", "minicluster_token"):
+    for name in ("jwt", "api_secret", "minicluster_token", "mlflow_key", "mlflow_writer"):
         known.setdefault(name, secrets.token_hex(32))
     if "fernet" not in known:
         from cryptography.fernet import Fernet

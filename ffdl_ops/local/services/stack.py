@@ -20,7 +20,7 @@ from ffdl_ops.local.services.endpoints import describe
 from ffdl_ops.local.services.environment import DAG_FOLDERS, airflow_environment
 from ffdl_ops.local.services.errors import ServiceFailed
 from ffdl_ops.local.services.minicluster import kubeconfig, minicluster_service, stop_pods
-from ffdl_ops.local.services.mlflow import mlflow_service, upgrade_tables
+from ffdl_ops.local.services.mlflow import admit_people, mlflow_service, upgrade_tables, write_login
 from ffdl_ops.local.services.ports import check_port_free, service_ports
 from ffdl_ops.local.services.postgres import Postgres
 from ffdl_ops.local.services.process import Process, stop_all, tail
@@ -137,7 +137,7 @@ class Stack:
         services = [
             s3_service(self.home, self.ports["s3"], set(secrets["s3"]) - {PLATFORM} - {one.name for one in tenants}),
             minicluster_service(self.home, self.settings.config, self.ports["minicluster"]),
-            mlflow_service(self.home, self.ports["mlflow"], self.postgres.url("mlflow")),
+            mlflow_service(self.home, self.ports["mlflow"], self.postgres.url("mlflow"), secrets),
         ]
         return _Plan(
             secrets,
@@ -184,7 +184,9 @@ class Stack:
 
     def _start_mlflow(self, plan: _Plan) -> None:
         upgrade_tables(self.postgres, self.home / "logs" / "mlflow-upgrade.log")
+        write_login(self.home, self.postgres.url("mlflow_auth"), plan.secrets)
         plan.services["mlflow"].start()
+        admit_people(self.postgres, plan.endpoints["mlflow"]["url"], self.settings.tenants, plan.secrets)
 
     def _migrate(self, plan: _Plan) -> None:
         from ffdl_ops.adapters.ledger import Ledger

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from mlflow.tracking import MlflowClient
 
 from ffdl_ops.adapters.storage.store import ObjectStore
 from ffdl_ops.local.services.process import stop_all
 from tests.support.rig import Rig, Run, eventually
+from tests.support.tracking import mlflow_client
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +114,7 @@ def generations(rig: Rig, run: Run) -> list[int]:
 def mlflow_status(rig: Rig, run: Run) -> str:
     job = rig.job(run)
     assert job is not None
-    return str(MlflowClient(rig.settings.mlflow_uri).get_run(str(job.mlflow_run_id)).info.status)
+    return str(mlflow_client(rig.settings).get_run(str(job.mlflow_run_id)).info.status)
 
 
 CLEARS: dict[str, Callable[[Rig, Run, str], None]] = {

@@ -6,6 +6,7 @@ import pytest
 
 from ffdl_ops.adapters.storage.store import ObjectStore
 from tests.support.rig import Rig, eventually
+from tests.support.tracking import mlflow_client
 
 pytestmark = pytest.mark.slow
 
@@ -30,9 +31,7 @@ def test_a_job_trains_and_leaves_model_checkpoints_logs_and_metrics(rig: Rig) ->
     shown = rig.airflow.task_log(run.dag_id, run.run_id, "learners")
     assert "[learner 1]" in shown
     assert "[learner 2]" in shown
-    from mlflow.tracking import MlflowClient
-
-    mlflow_run = MlflowClient(rig.settings.mlflow_uri).get_run(str(job.mlflow_run_id))
+    mlflow_run = mlflow_client(rig.settings).get_run(str(job.mlflow_run_id))
     assert mlflow_run.info.status == "FINISHED"
     assert mlflow_run.data.metrics["test_accuracy"] >= 95.0
     assert rig.ledger.lease(run.job_id) is None

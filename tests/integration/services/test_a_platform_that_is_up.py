@@ -11,6 +11,7 @@ import pytest
 
 from ffdl_ops.adapters.airflow_api import AirflowApi, AirflowApiError
 from ffdl_ops.adapters.storage.store import ObjectStore
+from ffdl_ops.adapters.tracking.rest import MlflowApi, TrackingRefused
 from ffdl_ops.core.errors import FfdlError
 from tests.support.platform import Platform
 
@@ -20,6 +21,14 @@ pytestmark = pytest.mark.slow
 def as_user(platform: Platform, name: str) -> AirflowApi:
     settings = platform.settings
     return AirflowApi(settings.airflow_url, name, settings.endpoints["users"][name])
+
+
+def experiments(platform: Platform, tenant: str) -> list[str]:
+    """The experiments that a tenant's people see in MLflow."""
+    settings = platform.settings
+    login = (f"{tenant}-user", json.loads((platform.home / "secrets.json").read_text())["users"][f"{tenant}-user"])
+    answer = MlflowApi(settings.mlflow_uri, login=login).post("experiments/search", {"max_results": 100})
+    return [one["name"] for one in answer["experiments"]]
 
 
 def run_chain(api: AirflowApi, run_id: str) -> list[dict[str, str]]:
@@ -144,6 +153,16 @@ def test_a_changed_configuration_restarts_what_it_concerns(small_platform: Platf
         with pytest.raises(AirflowApiError) as refused:
             as_user(small_platform, "audio-user").trigger("chain", "by-a-new-stranger", {})
         assert refused.value.status == 403
+        assert experiments(small_platform, "audio") == ["ffdl/audio"]
+        path.write_text(before)
+        small_platform.stack.up()
+        with pytest.raises(FfdlError):
+            store.get_bytes("ffdl-audio", "x")
+        assert (small_platform.home / "s3" / "buckets" / "ffdl-audio" / "x").read_bytes() == b"1"
+        with pytest.raises(TrackingRefused) as unknown:
+            experiments(small_platform, "audio")
+        assert unknown.value.code == "UNAUTHENTICATED"
+        assert experiments(small_platform, "vision") == ["ffdl/vision"]
     finally:
         path.write_text(before)
         small_platform.stack.up()  # what runs is as the configuration says again, for the tests that follow

@@ -95,7 +95,7 @@ def test_a_role_enters_its_own_database_alone(up: Postgres, role: str) -> None:
 
 
 def test_a_roles_privileges_would_keep_it_out_even_if_the_entrances_did_not(up: Postgres) -> None:
-    found = up._query("SELECT r.rolname, d.datname FROM pg_roles r, pg_database d WHERE r.rolcanlogin AND "
+    found = up.query("SELECT r.rolname, d.datname FROM pg_roles r, pg_database d WHERE r.rolcanlogin AND "
                           "r.rolname <> 'postgres' AND has_database_privilege(r.oid, d.oid, 'CONNECT')")  # fmt: skip
     assert sorted(found) == sorted((name, name) for name in DATABASES)
 
@@ -108,7 +108,7 @@ def test_nobody_enters_without_the_password(up: Postgres, role: str, password: s
 
 
 def test_passwords_are_kept_as_verifiers_and_written_nowhere(up: Postgres) -> None:
-    kept = dict(up._query("SELECT rolname, rolpassword FROM pg_authid WHERE rolcanlogin"))
+    kept = dict(up.query("SELECT rolname, rolpassword FROM pg_authid WHERE rolcanlogin"))
     assert set(kept) == {SUPERUSER, *DATABASES}
     assert all(text.startswith("SCRAM-SHA-256$4096:") for text in kept.values())
     files = [path for path in up.directory.rglob("*") if path.is_file()]
@@ -122,14 +122,14 @@ def test_passwords_are_kept_as_verifiers_and_written_nowhere(up: Postgres) -> No
 
 def test_starting_again_changes_nothing_and_keeps_who_is_connected(up: Postgres) -> None:
     up.start()
-    before = up._query("SELECT rolname, rolpassword FROM pg_authid ORDER BY 1")
+    before = up.query("SELECT rolname, rolpassword FROM pg_authid ORDER BY 1")
     process = up.process
     with psycopg2.connect(up.url("ledger").replace("+psycopg2", "")) as connection:
         up.start()
         assert up.process == process
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-    assert up._query("SELECT rolname, rolpassword FROM pg_authid ORDER BY 1") == before
+    assert up.query("SELECT rolname, rolpassword FROM pg_authid ORDER BY 1") == before
 
 
 @pytest.mark.parametrize("running", [True, False])

@@ -227,6 +227,7 @@ class FakeSession(Session):
             platform=PlatformConfig.load({}),
             tenants=Tenants.load(tenants or two),
             mlflow_uri="http://mlflow",
+            mlflow_login=None,
             kubeconfig=None,
             ledger_url="postgresql://ledger",
             endpoints={"mlflow_database_url": "postgresql://mlflow"},

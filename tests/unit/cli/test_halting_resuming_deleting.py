@@ -90,7 +90,7 @@ def mlflow_deletes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     calls: list[dict[str, Any]] = []
 
     class Api:
-        def __init__(self, uri: str) -> None: ...
+        def __init__(self, uri: str, *, login: tuple[str, str] | None = None) -> None: ...
 
         def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
             calls.append({"path": path, **body})

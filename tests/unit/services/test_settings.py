@@ -16,7 +16,7 @@ from ffdl_ops.core.errors import UserError
 TENANTS = "tenants:\n  - {name: vision, gpu_quota: {V100: 1}, bucket: ffdl-vision}\n"
 ENDPOINTS = {
     "airflow": {"url": "http://a", "username": "admin", "password": "p"},
-    "mlflow": {"url": "http://m"},
+    "mlflow": {"url": "http://m", "username": "writer", "password": "w"},
     "s3": {"endpoint": "http://s", "tenants": {"vision": {"access_key": "k", "secret_key": "s3cret"}}},
     "ledger_url": "postgresql://l",
     "kubeconfig": "/k",
@@ -43,6 +43,7 @@ def test_the_embedded_platforms_endpoints_are_read(home: Path) -> None:
     settings = Settings.load()
     assert (settings.ledger_url, settings.mlflow_uri, settings.kubeconfig) == ("postgresql://l", "http://m", "/k")
     assert settings.airflow_login == ("admin", "p")
+    assert settings.mlflow_login == ("writer", "w")
     assert settings.store_config("vision").access_key == "k"
 
 
@@ -65,6 +66,7 @@ def test_a_persons_kubeconfig_is_not_mixed_up_with_the_embedded_cluster(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://production")
     assert Settings.load().kubeconfig == "/home/person/production"
     assert Settings.load().mlflow_uri == "http://production"
+    assert Settings.load().mlflow_login is None
     (home / "endpoints.json").write_text(json.dumps(ENDPOINTS))
     assert Settings.load().kubeconfig == "/k"
     assert Settings.load().mlflow_uri == "http://m"

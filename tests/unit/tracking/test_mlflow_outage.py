@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.server
 import json
 import socket
@@ -107,6 +108,27 @@ def test_refused_credentials_name_the_variables_and_not_the_secret(
         MlflowApi(server.uri).get("runs/get", {})
     assert "pass-phrase" not in str(caught.value)
     assert server.asked[0][1]["Authorization"].startswith("Basic ")
+
+
+def test_what_somebody_may_not_do_is_said_with_the_user_and_not_the_secret(server: FakeServer) -> None:
+    server.answers = [(403, b"Permission denied: pass-phrase")]
+    api = MlflowApi(server.uri, login=("ada", "pass-phrase"))
+    with pytest.raises(TrackingRefused, match="does not let user ada do runs/create") as caught:
+        api.post("runs/create", {})
+    assert caught.value.code == "PERMISSION_DENIED"
+    assert "pass-phrase" not in str(caught.value)
+
+
+def test_a_given_log_in_wins_over_the_addresss_and_the_environments(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "of-another-mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "x")
+    uri = server.uri.replace("http://", "http://bob:y@")
+    for login, meant in ((("ada", "z"), "ada:z"), (None, "bob:y")):
+        server.asked.clear()
+        MlflowApi(uri, login=login).get("runs/get", {})
+        assert server.asked[0][1]["Authorization"] == "Basic " + base64.b64encode(meant.encode()).decode()
 
 
 def test_credentials_in_the_address_are_used_and_never_shown(server: FakeServer) -> None:
