@@ -1,0 +1,79 @@
+"""Two tenants of one cohort on the cluster's eight V100s, four of them each tenant's own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from ffdl_ops.core.accounting.losses import lost_by_class
+from ffdl_ops.core.jobs.ids import namespace
+from tests.support.rig import Rig, Run, eventually
+
+pytestmark = pytest.mark.slow
+
+LONG = "--steps 60 --seconds-per-step 0.5"
+WHOLE_NODE = {"gpus": 4, "gpu_type": "V100", "cpus": "0.1", "memory": "256Mi"}
+
+
+def test_what_is_lent_is_taken_back_and_the_borrower_goes_on_from_its_checkpoint(rig: Rig) -> None:
+    own = rig.probe("speech", LONG, **WHOLE_NODE)
+    rig.wait_job(own, {"PROCESSING"})
+    borrower = rig.probe("speech", LONG, **WHOLE_NODE)
+    rig.wait_job(borrower, {"PROCESSING"})
+    eventually("a checkpoint of the borrower", lambda: rig.ledger.lease(borrower.job_id).saved_at, within_s=40)
+
+    owner = rig.probe("vision", "--steps 8 --seconds-per-step 0.5", **WHOLE_NODE)
+    rig.wait_job(owner, {"PROCESSING", "STORING", "COMPLETED"}, within_s=60)
+    waiting = rig.job(borrower)
+    assert waiting.state == "QUEUED", "stopped, and back in the queue in the same run"
+    assert rig.ledger.lease(own.job_id).preempted_at is None, "what is within a quota is never taken"
+    (wait,) = [one for one in rig.ledger.waits(borrower.job_id) if one.ended_at is None]
+    assert wait.cause in ("fair_share", "reservation")
+
+    assert [rig.wait_run(run, within_s=150) for run in (owner, borrower, own)] == ["success"] * 3
+    first, second = rig.ledger.attempts(borrower.job_id)
+    assert first.failure["class"] == "preempted"
+    assert owner.job_id in first.failure["summary"]
+    assert second.restored_generation, "it went on from its checkpoint"
+    assert rig.job(borrower).mlflow_run_id == waiting.mlflow_run_id
+    log = rig.airflow.task_log(borrower.dag_id, borrower.run_id, "learners")
+    assert "resumed at step=" in log
+    audit = [(line.actor, line.action) for line in rig.ledger.audit_lines(job_id=borrower.job_id)]
+    assert audit == [("scheduler", "admit"), ("scheduler", "preempt"), ("scheduler", "admit")]
+    lost = lost_by_class(
+        rig.ledger.leases(borrower.job_id), [first, second], rig.ledger.checkpoints(borrower.job_id)
+    )
+    assert set(lost) == {"preempted"}
+    assert lost["preempted"] < 4 * (first.ended_at - first.started_at).total_seconds(), "a part of it was saved"
+    for before, after in pairwise(rig.ledger.leases(borrower.job_id)):
+        assert before.released_at <= after.granted_at
+    assert_no_gpu_promised_twice(rig, (own, borrower, owner))
+
+
+def assert_no_gpu_promised_twice(rig: Rig, runs: tuple[Run, ...]) -> None:
+    """From all leases there were: at no moment more GPUs of a node than it has."""
+    leases = [lease for run in runs for lease in rig.ledger.leases(run.job_id)]
+    for moment in [lease.granted_at for lease in leases]:
+        held: dict[str, int] = {}
+        for lease in leases:
+            if lease.granted_at <= moment and (lease.released_at is None or lease.released_at > moment):
+                for place in lease.placements:
+                    held[place.node] = held.get(place.node, 0) + lease.gpus
+        assert all(gpus <= 4 for gpus in held.values()), held
+
+
+def test_a_closed_platform_starts_nothing_and_opens_again(rig: Rig) -> None:
+    from ffdl_ops.pipeline.services import now
+
+    rig.ledger.close_platform("an upgrade", "ann", now())
+    try:
+        run = rig.probe("vision", "--steps 1", gpus=1, gpu_type="V100")
+        rig.wait_job(run, {"QUEUED"})
+        (wait,) = eventually("a reason", lambda: rig.ledger.waits(run.job_id))
+        assert wait.cause == "closed"
+        assert "an upgrade" in wait.message
+        assert not rig.cluster.pods(namespace("vision"), f"ffdl.dev/job={run.job_id},ffdl.dev/attempt")
+    finally:
+        rig.ledger.open_platform("ann", now())
+    assert rig.wait_run(run) == "success"
