@@ -27,7 +27,7 @@ install:
 	if [ "$$(cat $(STAMP) 2>/dev/null)" = "$$wanted" ] && $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
 	"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
 		{ echo "Python 3.11 is needed; '$(PYTHON)' is not it. Use: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }; \
-	echo "Installing into $(VENV)/ (about 8 GB; some minutes) ..."; \
+	echo "Installing into $(VENV)/ (about 9 GB; some minutes) ..."; \
 	rm -f $(STAMP); \
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || { rm -rf $(VENV); "$(PYTHON)" -m venv $(VENV); }; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -c requirements.lock; \

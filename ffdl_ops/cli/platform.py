@@ -95,6 +95,10 @@ def run(once: bool, example: str, learners: int, tenant: str) -> None:
         if started:
             say("\nStopping what was started here ...")
             stack.stop(started)
+            say(
+                f"Stopped. `ffdl up` starts it again, with everything that is there now; buckets are folders of "
+                f"{stack.home / 's3' / 'buckets'}."
+            )
     raise click.exceptions.Exit(code or 0)
 
 

@@ -17,6 +17,7 @@ from ffdl_ops.cli.session import Session
 
 __all__ = ["commands", "job_story", "without_secrets"]
 
+_SHORT = 80
 _HIDDEN = ("user_name", "password")
 
 
@@ -118,8 +119,20 @@ def _failure(failure: Mapping[str, Any] | None) -> None:
     show_facts({f"  {name}": text for name, text in facts.items()})
     evidence = failure.get("evidence") or ()
     for one in [evidence] if isinstance(evidence, Mapping) else evidence:
-        words = [f"{key}={value}" for key, value in one.items() if value not in (None, "", False, [], {})]
+        words = [f"{key}={value}" for key, value in _plain_facts(one).items() if value not in (None, "", False, [], {})]
         say(f"  evidence: {one_line(' '.join(words))[:600]}")
+
+
+def _plain_facts(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Evidence without its nesting, what is short first: a traceback would push all else off the line."""
+    facts: dict[str, Any] = {}
+    for key, value in evidence.items():
+        facts |= (
+            {inner: facts.get(inner) or item for inner, item in value.items()}
+            if isinstance(value, Mapping)
+            else {key: value}
+        )
+    return dict(sorted(facts.items(), key=lambda fact: len(str(fact[1])) > _SHORT))
 
 
 def _tables(session: Session, story: dict[str, Any]) -> None:

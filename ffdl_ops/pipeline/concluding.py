@@ -67,6 +67,7 @@ def conclude(svc: Services, job: JobRecord) -> JobEnd:
     outcome = {JobState.COMPLETED: "completed", JobState.FAILED: "failed"}.get(end.state, "halted")
     failure = {"class": "platform", "stage": "conclude", "summary": end.reason} if missing else None
     svc.ledger.record_outcome(job.job_id, outcome, failure, now())
+    svc.ledger.stages_stopped(job.job_id, {"conclude"}, now())
     svc.advance(job.job_id, end.state, end.reason[:500])
     _close_run(svc, job, end)
     return end

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["is_done", "mark_done", "newest_attempt", "record_generations", "release_all"]
 
+# `monitor` may still write what the learners have printed.
+_OUTLIVE_THE_LEARNERS = frozenset({"monitor", "release", "checkpoint", "store_results", "conclude"})
+
 
 def newest_attempt(svc: Services, job: JobRecord) -> int:
     """Number of the job's newest attempt; 0 when none has begun."""
@@ -59,6 +62,7 @@ def release_all(svc: Services, job: JobRecord) -> list[str]:
     if lease is not None and svc.ledger.release_lease(job.job_id, lease.epoch, "released", now()):
         done.append(f"lease {lease.epoch} is free")
         places_are_free(svc)
+    svc.ledger.stages_stopped(job.job_id, _OUTLIVE_THE_LEARNERS, now())
     if newest_attempt(svc, job):
         from ffdl_ops.core.jobs.ids import namespace as namespace_of
 

@@ -109,11 +109,15 @@ class StageMixin:
         if not own_words and ti.try_number <= (ti.max_tries or 0):
             self.log.warning("%s (tried again)", message, exc_info=not isinstance(error, FfdlError))  # type: ignore[attr-defined]
             raise AirflowException(message) from None
-        self.log.error("%s", message, exc_info=not isinstance(error, FfdlError))  # type: ignore[attr-defined]
+        self.log.error("%s", self._told(error, message), exc_info=not isinstance(error, FfdlError))  # type: ignore[attr-defined]
         if svc.ledger.job(job_id) is not None:
             self._record_failure(svc, job_id, error, message)
             svc.ledger.stage_ended(job_id, self.stage, now(), "failed")
         raise AirflowFailException(message) from None
+
+    def _told(self, error: Exception, message: str) -> str:
+        """A failure for good, as the task's log says it."""
+        return message
 
     def _record_failure(self, svc: Services, job_id: str, error: Exception, message: str) -> None:
         """Keep the failure with the job; a job that has one keeps its first."""

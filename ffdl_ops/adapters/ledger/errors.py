@@ -67,7 +67,8 @@ def described(url: URL) -> Iterator[None]:
             ) from None
         if error.connection_invalidated or isinstance(error, (exc.OperationalError, exc.InterfaceError)):
             raise LedgerUnavailable(
-                f"The ledger at {place} can't be reached: {words}. Is PostgreSQL up, and FFDL_LEDGER_URL right?"
+                f"The ledger at {place} can't be reached: {words.rstrip('.')}. `ffdl status` tells what is up; `ffdl up` "
+                "starts the embedded platform. Elsewhere, look at PostgreSQL and FFDL_LEDGER_URL."
             ) from None
         raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import select, update
@@ -57,6 +58,21 @@ class Stages(LedgerPart):
         )
         with self._transaction() as session:
             return session.scalar(end) is not None
+
+    def stages_stopped(self, job_id: str, but: Collection[str], now: datetime) -> list[str]:
+        """Keep that the stages which still run have been stopped: a task that is killed can't tell its end itself.
+
+        :param but: stages that run on.
+        :returns: those that were running.
+        """
+        end = (
+            update(Stage)
+            .where(Stage.job_id == job_id, Stage.stage.not_in(but), Stage.ended_at.is_(None))
+            .values(ended_at=now, outcome="stopped")
+            .returning(Stage.stage)
+        )
+        with self._transaction() as session:
+            return sorted(session.scalars(end))
 
     def stages(self, job_id: str) -> list[StageRecord]:
         """Every run of every stage, in order."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, mod
 from pydantic_core import PydanticCustomError
 
 from ffdl_ops.core.jobs.units import format_memory, normalise_gpu_type, parse_cpu, parse_duration, parse_memory
-from ffdl_ops.core.jobs.yamltext import written
+from ffdl_ops.core.jobs.yamltext import YamlFolded, written
 
 __all__ = [
     "BUCKET_PATTERN", "Command", "Container", "Cpus", "Duration", "GpuType", "ImageName", "Label", "LongText",
@@ -33,6 +33,7 @@ _IMAGE = re.compile(
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+_LINE_END = re.compile(r"[ \t]*\n\s*")
 _MEMORY_SCHEMA_PATTERN = r"^\s*[0-9.]+([eE][0-9]+)?\s*([kKmMgGtTpP][iI]?[bB]|[kMGTP]|[KMGTP]i)\s*$"
 
 
@@ -191,7 +192,8 @@ def _check_command(value: Any) -> str:
         raise refuse(f"is longer than the limit of {MAX_COMMAND_BYTES // 1024} KiB", "put it into a script")
     if _CONTROL_BUT_LINES.search(value):
         raise refuse("holds a control character", "remove it")
-    return value
+    # FfDL runs a command as one line. Its examples are folded and go on with further indented lines, which YAML keeps apart.
+    return _LINE_END.sub(" ", value).strip() if isinstance(value, YamlFolded) else value
 
 
 def _check_gpu_type(value: Any) -> str:

@@ -13,7 +13,7 @@ import yaml
 
 from ffdl_ops.core.jobs.problems import Problem, Problems
 
-__all__ = ["MAX_BYTES", "MAX_CONFIGURATION_BYTES", "YamlFloat", "YamlInt", "load_yaml", "written"]
+__all__ = ["MAX_BYTES", "MAX_CONFIGURATION_BYTES", "YamlFloat", "YamlFolded", "YamlInt", "load_yaml", "written"]
 
 MAX_BYTES = 128 * 1024
 """The longest text of a stranger that is read, in bytes of UTF-8."""
@@ -38,6 +38,12 @@ class YamlFloat(float):
     """A number, and the text that it was written as."""
 
     text: str
+
+
+class YamlFolded(str):
+    """A text that was written folded (``>``), with the line ends that YAML keeps before lines that are indented further."""
+
+    __slots__ = ()
 
 
 def written(value: int | float) -> str:
@@ -128,6 +134,11 @@ def _int(loader: _Loader, node: yaml.ScalarNode) -> int:
     return value
 
 
+def _text(loader: _Loader, node: yaml.ScalarNode) -> str:
+    value = str(loader.construct_scalar(node))
+    return YamlFolded(value) if node.style == ">" else value
+
+
 def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
     value = YamlFloat(yaml.SafeLoader.construct_yaml_float(loader, node))
     value.text = str(node.value)
@@ -144,6 +155,7 @@ for _kind in _SCALARS:
     _Loader.add_constructor(
         f"tag:yaml.org,2002:{_kind}", yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{_kind}"]
     )
+_Loader.add_constructor("tag:yaml.org,2002:str", _text)
 _Loader.add_constructor("tag:yaml.org,2002:int", _int)
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.observe import node_view
 from ffdl_ops.core.errors import UserError
 from ffdl_ops.core.jobs.form import in_the_forms_words, manifest_from_form
 from ffdl_ops.core.jobs.manifest import ManifestErrors
+from ffdl_ops.core.jobs.problems import Problem
 from ffdl_ops.core.jobs.states import TERMINAL, JobState
 from ffdl_ops.core.tenancy.checks import check_job, check_queue
 from ffdl_ops.core.tenancy.defaults import with_defaults
 from ffdl_ops.pipeline.services import Services, now
-from ffdl_ops.pipeline.stage import StageOperator, job_id_in
+from ffdl_ops.pipeline.stage import StageOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -48,7 +50,7 @@ class PlanOperator(StageOperator):
         from ffdl_ops.core.jobs.manifest import load_manifest
 
         manifest = load_manifest(job.manifest)
-        self._check_store(svc, job, manifest)
+        self._check_store(svc, job, manifest, dict(context["params"]))
         facts = JobFacts(
             job_id=job.job_id,
             tenant=job.tenant,
@@ -120,7 +122,7 @@ class PlanOperator(StageOperator):
         )
         return svc.ledger.create_job(new, now())
 
-    def _check_store(self, svc: Services, job: JobRecord, manifest: Manifest) -> None:
+    def _check_store(self, svc: Services, job: JobRecord, manifest: Manifest, form: Mapping[str, Any]) -> None:
         """Check bucket, credentials, data and code with real calls, before any GPU is held."""
         from ffdl_ops.adapters.storage.datasets import dataset_of
 
@@ -134,11 +136,13 @@ class PlanOperator(StageOperator):
             return
         data_store = self._data_store(svc, job, manifest)
         if source.training_results is not None:
-            data_store.check_bucket(source.training_results.container.partition("/")[0])
+            with _about("data_stores[0].training_results.container", form):
+                data_store.check_bucket(source.training_results.container.partition("/")[0])
         if source.training_data is not None:
             bucket, _, prefix = source.training_data.container.partition("/")
-            data_store.check_bucket(bucket)
-            data = dataset_of(data_store, bucket, prefix)
+            with _about("data_stores[0].training_data.container", form):
+                data_store.check_bucket(bucket)
+                data = dataset_of(data_store, bucket, prefix)
             facts = {"bucket": bucket, "prefix": prefix, "bytes": data.bytes, "files": data.files}
             svc.ledger.set_facts(job.job_id, dataset_key=data.key, dataset={**(job.dataset or {}), **facts})
             self.log.info("Data: s3://%s/%s, %d files, %.1f MiB.", bucket, prefix, data.files, data.bytes / 2**20)
@@ -178,11 +182,19 @@ class PlanOperator(StageOperator):
             )
         )
 
-    def _failed(self, context: Context, svc: Services, job_id: str, error: Exception) -> Any:
-        """As any stage; a request that was refused before a job was stored leaves none."""
-        if isinstance(error, UserError):
-            self.log.error("Refused: %s", error)
-        super()._failed(context, svc, job_id_in(context), error)
+    def _told(self, error: Exception, message: str) -> str:
+        """A refusal is marked as one: `ffdl submit --follow` finds it in the log by this word."""
+        return f"Refused: {message}" if isinstance(error, UserError) else message
+
+
+@contextmanager
+def _about(path: str, form: Mapping[str, Any]) -> Iterator[None]:
+    """Put the field's name before what is wrong with it, in the words of the form if there was one."""
+    try:
+        yield
+    except UserError as error:
+        [named] = in_the_forms_words([Problem(path, "", str(error))], form)
+        raise type(error)(str(named)) from None
 
 
 def _user(run: Any, params: Mapping[str, Any], platform_account: str) -> str:

@@ -81,6 +81,19 @@ def test_a_try_whose_worker_was_lost_ends_where_the_next_begins(ledger):
     assert ledger.stage_seconds("job-1") == {"learners": 15.0}
 
 
+def test_what_was_stopped_takes_no_longer_than_until_then(ledger):
+    for stage in ("learners", "monitor", "release"):
+        ledger.stage_started("job-1", stage, later(0), 1)
+    ledger.stage_ended("job-1", "release", later(5), "success")
+    assert ledger.stages_stopped("job-1", {"monitor"}, later(10)) == ["learners"]
+    assert ledger.stages_stopped("job-1", set(), later(12)) == ["monitor"]
+    assert ledger.stages_stopped("job-1", set(), later(20)) == []
+    assert [one.outcome for one in ledger.stages("job-1")] == ["stopped", "stopped", "success"]
+    assert ledger.stage_started("job-1", "learners", later(5000), 2) is True, "resumed after a long time"
+    ledger.stage_ended("job-1", "learners", later(5003), "success")
+    assert ledger.stage_seconds("job-1") == {"learners": 13.0, "monitor": 12.0, "release": 5.0}
+
+
 def test_stages_run_again_after_a_resume_and_are_told_apart(ledger):
     ledger.stage_started("job-1", "plan", later(0), 3)
     ledger.transition("job-1", JobState.FAILED, now=later(1))

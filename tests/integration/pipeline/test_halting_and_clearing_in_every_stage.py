@@ -133,6 +133,7 @@ def halt(rig: Rig, case: Case, run: Run) -> None:
     assert rig.pods(run) == []
     assert rig.ledger.lease(run.job_id) is None
     assert mlflow_status(rig, run) == "KILLED"
+    assert [one.stage for one in rig.ledger.stages(run.job_id) if one.ended_at is None] == []
     if case.trained:
         store = ObjectStore(rig.settings.store_config("vision"))
         assert store.exists("ffdl-vision", f"jobs/{run.job_id}/logs/attempt-1/learner-1.log")

@@ -107,6 +107,19 @@ def test_show_tells_the_whole_story(cli: Any, job: Any, wait: Any, story: Any) -
     assert told["stage_seconds"] == {"plan": 0.5, "learners": 61.0}
 
 
+def test_nested_evidence_is_shown_plainly_and_a_traceback_last(cli: Any, job: Any) -> None:
+    report = {"signal": None, "exit_code": 1, "last_traceback": "Traceback: " + "x" * 100, "duration_s": 0.1}
+    failure = {
+        "class": "user_error",
+        "summary": "s",
+        "evidence": [{"node": "node-b", "exit_code": 1, "exit_report": report}],
+    }
+    cli.ledger.add(job(ID, state=JobState.FAILED, outcome="failed", failure=failure))
+    out = cli.ok("show", ID).stdout
+    assert "evidence: node=node-b exit_code=1 duration_s=0.1 last_traceback=Traceback: xxx" in out
+    assert "{" not in out
+
+
 def test_a_job_of_a_tenant_that_is_gone_can_still_be_shown(cli: Any, job: Any) -> None:
     cli.ledger.add(job(ID, tenant="closed"))
     assert "closed" in cli.ok("show", ID).stdout

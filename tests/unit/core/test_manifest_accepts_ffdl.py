@@ -39,13 +39,22 @@ evaluation_metrics:
 """
 
 
+def test_a_folded_command_is_one_line_and_a_literal_one_keeps_its_lines() -> None:
+    def command(style: str, *lines: str) -> str:
+        text = f"name: x\nframework:\n  name: pytorch\n  command: {style}\n"
+        return load_manifest(text + "".join(f"    {line}\n" for line in lines)).framework.command
+
+    assert command(">", "python3 train.py", "  --steps 5", "  --rate 2", "--last") == "python3 train.py --steps 5 --rate 2 --last"
+    assert command("|", "if true; then", "  python3 train.py", "fi") == "if true; then\n  python3 train.py\nfi\n"
+
+
 def test_ffdls_fields_have_ffdls_meaning() -> None:
     manifest = load_manifest(FFDL)
     assert (manifest.learners_min, manifest.learners_max, manifest.gpus_total) == (2, 2, 2)
     assert manifest.memory_bytes == 1000 * 2**20
     assert manifest.cpu_millis == 500
     assert manifest.gpu_type == "V100"
-    assert manifest.framework.command.startswith("python3 train.py --images ${DATA_DIR}/images.gz")
+    assert manifest.framework.command == "python3 train.py --images ${DATA_DIR}/images.gz --steps 2000"
     assert manifest.data_stores[0].training_data is not None
     assert manifest.data_stores[0].training_data.container == "picture_data"
     assert manifest.evaluation_metrics is not None
