@@ -10,7 +10,9 @@ from typing import Any
 
 from ffdl_ops.core.tenancy.tenants import Tenants
 
-__all__ = ["load_secrets", "write_private"]
+__all__ = ["close_home", "load_secrets", "write_private"]
+
+_PRIVATE = ("airflow", "logs", "run", "s3")
 
 
 def load_secrets(home: Path, tenants: Tenants) -> dict[str, Any]:
@@ -35,6 +37,18 @@ def load_secrets(home: Path, tenants: Tenants) -> dict[str, Any]:
         keys.setdefault(tenant.name, {"access_key": secrets.token_hex(10), "secret_key": secrets.token_hex(20)})
     write_private(path, json.dumps(known, indent=1))
     return known
+
+
+def close_home(home: Path) -> None:
+    """Close the platform's own directories to the users that tenants' pods run as: its logs hold what every tenant printed.
+
+    They may pass through the home itself, to minicluster's directory, whose parts are closed by their owners.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    home.chmod(0o711)
+    for name in _PRIVATE:
+        (home / name).mkdir(exist_ok=True)
+        (home / name).chmod(0o700)
 
 
 def write_private(path: Path, text: str) -> None:
