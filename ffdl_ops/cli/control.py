@@ -71,7 +71,7 @@ def resume(session: Session, job: str, follow: bool, timeout: float | None, as_j
         _report(record, "is being resumed", as_json)
         return Exit.OK
     say(f"{record.job_id} is being resumed.", err=as_json)
-    run = Followed(record.dag_id, record.run_id, record.job_id, record.resume_count + 1)
+    run = Followed(record.dag_id, record.run_id, record.job_id, record.resume_count + (record.state in TERMINAL))
     record = follow_job(session, run, timeout_s=timeout, err=as_json)
     summarise(session, record, err=as_json)
     if as_json:

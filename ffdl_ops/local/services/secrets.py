@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from ffdl_ops.core.errors import UserError
 from ffdl_ops.core.tenancy.tenants import Tenants
 
 __all__ = ["close_home", "load_secrets", "write_private"]
@@ -21,7 +22,7 @@ def load_secrets(home: Path, tenants: Tenants) -> dict[str, Any]:
     :returns: `jwt`, `fernet`, `api_secret`, `minicluster_token`, `users` (name → password), `s3` (tenant → key pair).
     """
     path = home / "secrets.json"
-    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    known = _read(path) if path.exists() else {}
     for name in ("jwt", "api_secret", "minicluster_token"):
         known.setdefault(name, secrets.token_hex(32))
     if "fernet" not in known:
@@ -36,6 +37,17 @@ def load_secrets(home: Path, tenants: Tenants) -> dict[str, Any]:
         users.setdefault(f"{tenant.name}-user", secrets.token_urlsafe(12))
         keys.setdefault(tenant.name, {"access_key": secrets.token_hex(10), "secret_key": secrets.token_hex(20)})
     write_private(path, json.dumps(known, indent=1))
+    return known
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What was made before. It is never replaced by something new: databases and buckets are closed by what it holds."""
+    try:
+        known = json.loads(path.read_text())
+    except (ValueError, OSError):
+        known = None
+    if not isinstance(known, dict):
+        raise UserError(f"{path} can't be read as JSON. Bring it back from a copy: the platform's data is closed by its keys.")
     return known
 
 
