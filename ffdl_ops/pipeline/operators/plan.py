@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.observe import node_view
 from ffdl_ops.core.errors import UserError
 from ffdl_ops.core.jobs.form import in_the_forms_words, manifest_from_form
 from ffdl_ops.core.jobs.manifest import ManifestErrors
+from ffdl_ops.core.jobs.problems import Problem
 from ffdl_ops.core.jobs.states import TERMINAL, JobState
 from ffdl_ops.core.tenancy.checks import check_job, check_queue
 from ffdl_ops.core.tenancy.defaults import with_defaults
@@ -48,7 +50,7 @@ class PlanOperator(StageOperator):
         from ffdl_ops.core.jobs.manifest import load_manifest
 
         manifest = load_manifest(job.manifest)
-        self._check_store(svc, job, manifest)
+        self._check_store(svc, job, manifest, dict(context["params"]))
         facts = JobFacts(
             job_id=job.job_id,
             tenant=job.tenant,
@@ -117,8 +119,11 @@ class PlanOperator(StageOperator):
         )
         return svc.ledger.create_job(new, now())
 
-    def _check_store(self, svc: Services, job: JobRecord, manifest: Manifest) -> None:
-        """Check bucket, credentials, data and code with real calls, before any GPU is held."""
+    def _check_store(self, svc: Services, job: JobRecord, manifest: Manifest, params: Mapping[str, Any]) -> None:
+        """Check bucket, credentials, data and code with real calls, before any GPU is held.
+
+        :param params: the run's, for the name of a field in the words of whoever filled it in.
+        """
         from ffdl_ops.adapters.storage.datasets import dataset_of
 
         tenant = svc.tenant(job.tenant)
@@ -131,11 +136,13 @@ class PlanOperator(StageOperator):
             return
         data_store = self._data_store(svc, job, manifest)
         if source.training_results is not None:
-            data_store.check_bucket(source.training_results.container.partition("/")[0])
+            with _about("training_results.container", params):
+                data_store.check_bucket(source.training_results.container.partition("/")[0])
         if source.training_data is not None:
             bucket, _, prefix = source.training_data.container.partition("/")
-            data_store.check_bucket(bucket)
-            data = dataset_of(data_store, bucket, prefix)
+            with _about("training_data.container", params):
+                data_store.check_bucket(bucket)
+                data = dataset_of(data_store, bucket, prefix)
             facts = {"bucket": bucket, "prefix": prefix, "bytes": data.bytes, "files": data.files}
             svc.ledger.set_facts(job.job_id, dataset_key=data.key, dataset={**(job.dataset or {}), **facts})
             self.log.info("Data: s3://%s/%s, %d files, %.1f MiB.", bucket, prefix, data.files, data.bytes / 2**20)
@@ -180,6 +187,16 @@ class PlanOperator(StageOperator):
         if isinstance(error, UserError):
             self.log.error("Refused: %s", error)
         super()._failed(context, svc, job_id_in(context), error)
+
+
+@contextmanager
+def _about(field: str, params: Mapping[str, Any]) -> Iterator[None]:
+    """Name the field of the data store that a refusal is about."""
+    try:
+        yield
+    except UserError as error:
+        problem = Problem(f"data_stores[0].{field}", "", str(error))
+        raise UserError(str(in_the_forms_words([problem], params)[0])) from None
 
 
 def _user(run: Any, params: Mapping[str, Any], platform_account: str) -> str:
