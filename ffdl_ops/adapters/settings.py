@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ffdl_ops.core.errors import UserError
 from ffdl_ops.core.jobs.ids import connection_id
 from ffdl_ops.core.platform import PlatformConfig
-from ffdl_ops.core.tenancy.tenants import Tenants
+from ffdl_ops.core.tenancy.tenants import ConfigErrors, Tenants
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.storage.config import StoreConfig
@@ -171,16 +171,43 @@ def _stamp(path: Path) -> tuple[Path, int]:
 
 @functools.lru_cache(maxsize=8)
 def _platform(path: Path, stamp: int) -> PlatformConfig:
-    return PlatformConfig.load(path.read_text() if stamp else {})
+    try:
+        return PlatformConfig.load(_text_of(path) if stamp else {})
+    except ConfigErrors as errors:
+        raise ConfigErrors(errors.problems, str(path)) from None
 
 
 @functools.lru_cache(maxsize=8)
 def _tenants(path: Path, stamp: int) -> Tenants:
     if not stamp:
         raise UserError(f"There is no {path.name} in {path.parent}; set FFDL_CONFIG_DIR to the configuration's folder.")
-    return Tenants.load(path.read_text())
+    try:
+        return Tenants.load(_text_of(path))
+    except ConfigErrors as errors:
+        raise ConfigErrors(errors.problems, str(path)) from None
 
 
 @functools.lru_cache(maxsize=8)
 def _endpoints(path: Path, stamp: int) -> Mapping[str, Any]:
-    return json.loads(path.read_text()) if stamp else {}
+    if not stamp:
+        return {}
+    try:
+        known = json.loads(_text_of(path))
+    except ValueError:
+        known = None
+    if not isinstance(known, dict):
+        raise UserError(f"{path} is damaged: it holds no JSON object. Remove it, and `ffdl up` writes it anew.")
+    return known
+
+
+def _text_of(path: Path) -> str:
+    """A configuration file's text.
+
+    :raises UserError: when it can't be read as text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no UTF-8 text (byte {error.start} is not); save it as UTF-8.") from None
+    except OSError as error:
+        raise UserError(f"{path} can't be read: {error.strerror}.") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ Flags = Mapping[str, Any]
 """Options by name, as typed; ``None`` for one that was not given."""
 
 _MAX_BYTES = 1 << 20
-_RANGE = re.compile(r"(\d+)-(\d+)")
+_RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _STEP = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)((?:\[\d\])*)")
 _SECRET = re.compile(r"(?i)passw|secret_?key|user_name|token|credential")
 
@@ -114,7 +114,8 @@ def _set(result: dict[str, Any], text: str) -> None:
     steps = [_STEP.fullmatch(part) for part in path.split(".")]
     if not equals or None in steps:
         raise UserError(f"--set takes FIELD=VALUE, like checkpoint.keep=5 or env.LR=0.1 (got {path[:60]!r}).")
-    if _SECRET.search(path) and not path.startswith("env."):
+    content = _value(value)
+    if any(_SECRET.search(name) for name in (path, *_names_in(content))) and not path.startswith("env"):
         raise UserError(
             f"--set {path}: everyone on this machine can read a command line; write credentials into the manifest's file."
         )
@@ -122,7 +123,18 @@ def _set(result: dict[str, Any], text: str) -> None:
     for step in steps:
         if step is not None:
             keys += [step[1], *(int(number) for number in re.findall(r"\d", step[2]))]
-    _put(result, keys, _value(value), path)
+    _put(result, keys, content, path)
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    """Every key of a value, however deep."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield str(key)
+            yield from _names_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _names_in(inner)
 
 
 def _put(place: Any, keys: list[str | int], value: Any, path: str) -> None:
@@ -147,12 +159,13 @@ def _put(place: Any, keys: list[str | int], value: Any, path: str) -> None:
 
 
 def _value(text: str) -> Any:
-    """A value in YAML; what is none is the text itself."""
-    import yaml
+    """A value in YAML, read as strictly as a manifest; what is none is the text itself."""
+    from ffdl_ops.core.jobs.problems import Problems
+    from ffdl_ops.core.jobs.yamltext import load_yaml
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return load_yaml(text)
+    except Problems:
         return text
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ffdl_ops.cli.exits import Exit, Refusal, exit_of_state
+from ffdl_ops.cli.follow import is_stranded
 from ffdl_ops.cli.listing import job_summary
 from ffdl_ops.cli.options import as_json, job_argument, pass_session, timeout_option
 from ffdl_ops.cli.output import emit_json, say
@@ -59,7 +60,7 @@ def resume(session: Session, job: str, follow: bool, timeout: float | None, as_j
     from ffdl_ops.cli.removal import deleted_at
 
     record = session.job(job)
-    if record.state not in TERMINAL:
+    if record.state not in TERMINAL and not is_stranded(session, record):
         raise Refusal(f"Job {record.job_id} is {record.state}; only a job that has ended can be resumed.")
     if deleted_at(session.ledger, record) is not None:
         raise Refusal(f"What job {record.job_id} left was deleted; submit it again instead.")
@@ -70,7 +71,7 @@ def resume(session: Session, job: str, follow: bool, timeout: float | None, as_j
         _report(record, "is being resumed", as_json)
         return Exit.OK
     say(f"{record.job_id} is being resumed.", err=as_json)
-    run = Followed(record.dag_id, record.run_id, record.job_id, record.resume_count + 1)
+    run = Followed(record.dag_id, record.run_id, record.job_id, record.resume_count + (record.state in TERMINAL))
     record = follow_job(session, run, timeout_s=timeout, err=as_json)
     summarise(session, record, err=as_json)
     if as_json:

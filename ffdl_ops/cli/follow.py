@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
     from ffdl_ops.cli.session import Session
 
-__all__ = ["Followed", "follow", "settle", "summarise", "wait_for_end"]
+__all__ = ["Followed", "follow", "is_stranded", "settle", "summarise", "wait_for_end"]
 
 _POLL_S = 0.5
 _NO_RUN_S = 30.0
 _OUTAGE_S = 120.0
 _SETTLE_S = 60.0
 _ENDED = (None, "success", "failed")
+_GOING_ON = (None, "none", "scheduled", "queued", "running", "deferred", "restarting", "up_for_retry")
 # Up to the next entry of the log, which begins with its time.
 _REFUSED = re.compile(r"Refused: (.*?)(?=\n\d{4}-\d\d-\d\dT|\Z)", re.DOTALL)
 
@@ -120,6 +121,14 @@ def settle(session: Session, job: JobRecord) -> None:
             time.sleep(_POLL_S)
     except TemporaryError:
         return
+
+
+def is_stranded(session: Session, job: JobRecord) -> bool:
+    """Whether a job's run is over although the job has not ended: `conclude` could not be done. A clear brings it to its end."""
+    if session.airflow.run_state(job.dag_id, job.run_id) not in ("failed", "success"):
+        return False
+    states = session.airflow.task_states(job.dag_id, job.run_id)
+    return all(state not in _GOING_ON for state in states.values())
 
 
 def _look(session: Session, run: Followed, *, absent_s: float) -> JobRecord | None:

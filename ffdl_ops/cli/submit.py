@@ -12,6 +12,7 @@ from ffdl_ops.cli.building import build, read_manifest
 from ffdl_ops.cli.exits import exit_of_state
 from ffdl_ops.cli.options import as_json, pass_session, tenant_option, timeout_option
 from ffdl_ops.cli.output import emit_json, say
+from ffdl_ops.core.errors import UserError
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
@@ -92,6 +93,8 @@ def describe(session: Session, tenant: Tenant, flags: dict[str, Any]) -> Manifes
     from ffdl_ops.cli.checking import tenant_problems
     from ffdl_ops.core.jobs.manifest import ManifestErrors, load_manifest
 
+    if flags.get("code") == "":
+        raise UserError("--code is empty; give a directory, a zip file, a script, or s3://BUCKET/….zip.")
     mapping = build(read_manifest(flags["file"]) if flags.get("file") else {}, flags, flags["sets"])
     if flags.get("code"):
         mapping["code"] = flags["code"] if flags["code"].startswith("s3://") else _future_uri(tenant, flags["code"])

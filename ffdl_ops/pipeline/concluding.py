@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ffdl_ops.core.errors import FfdlError
 from ffdl_ops.core.jobs.manifest import load_manifest
-from ffdl_ops.core.jobs.states import JobState
+from ffdl_ops.core.jobs.states import TERMINAL, JobState
 from ffdl_ops.pipeline.finishing import is_done, release_all
 from ffdl_ops.pipeline.follower import drain
 from ffdl_ops.pipeline.gang import training_done
@@ -21,7 +21,7 @@ from ffdl_ops.pipeline.steps import CHECKPOINT, STORE
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
 
-__all__ = ["JobEnd", "conclude", "still_needed"]
+__all__ = ["JobEnd", "conclude", "still_needed", "was_interrupted"]
 
 _MLFLOW_STATUS = {JobState.COMPLETED: "FINISHED", JobState.FAILED: "FAILED", JobState.HALTED: "KILLED"}
 
@@ -34,6 +34,17 @@ class JobEnd:
 
     state: JobState
     reason: str
+
+
+def was_interrupted(svc: Services, job: JobRecord) -> bool:
+    """Whether `conclude` has written this job's end and was lost before its own: tried again, it only completes that.
+
+    Taken for a clear by a person, it would bring a job back to life that somebody has halted.
+    """
+    last = next((one for one in reversed(svc.ledger.stages(job.job_id)) if one.stage == "conclude"), None)
+    return (
+        job.state in TERMINAL and last is not None and last.ended_at is None and last.resume_count == job.resume_count
+    )
 
 
 def still_needed(svc: Services, job: JobRecord, dag_id: str, run_id: str) -> bool:
@@ -82,6 +93,9 @@ def _finish_what_is_missing(svc: Services, job: JobRecord) -> str | None:
     except FfdlError as error:
         log.error("Not finished: %s", error)
         return str(error)
+    except Exception as error:  # whatever it is, the job must come to an end: clearing `conclude` tries again
+        log.exception("Not finished")
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}"
     return None
 
 
@@ -106,9 +120,9 @@ def _close_run(svc: Services, job: JobRecord, end: JobEnd) -> None:
     """
     if not job.mlflow_run_id:
         return
-    bucket = svc.tenant(job.tenant).bucket
-    results_bucket, results_prefix = results_of(load_manifest(job.manifest), bucket, job.job_id)
     try:
+        bucket = svc.tenant(job.tenant).bucket
+        results_bucket, results_prefix = results_of(load_manifest(job.manifest), bucket, job.job_id)
         points = drain(svc, job)
         svc.tracker.log_durations(job.mlflow_run_id, svc.ledger.stage_seconds(job.job_id))
         svc.tracker.tag_uris(
@@ -123,3 +137,5 @@ def _close_run(svc: Services, job: JobRecord, end: JobEnd) -> None:
         log.info("MLflow: %d points from the stored logs; run closed as %s.", points, _MLFLOW_STATUS[end.state])
     except FfdlError as error:
         log.error("The MLflow run could not be closed: %s", error)
+    except Exception:  # the job's state is written: what fails here must not bring it back to life
+        log.exception("The MLflow run could not be closed")

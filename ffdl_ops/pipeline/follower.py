@@ -1,76 +1,34 @@
-"""Reading the learners' output, for people and for MLflow, by cursor: a line is taken once.
-
-Every line of the launcher begins with the learner's own time stamp, in order. A cursor is the newest stamp taken of each
-learner; reading again from a little before it and dropping what is not newer survives restarts of any reader, a log
-that was rotated, and a connection that broke.
-"""
+"""From the learners' output to metrics in MLflow: while they train, and once more from the stored logs at the end."""
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.gang import gang_selector
-from ffdl_ops.adapters.cluster.observe import PodView, pod_view
+from ffdl_ops.adapters.cluster.observe import pod_view
 from ffdl_ops.adapters.tracking.metrics import MetricExtractor
 from ffdl_ops.core.jobs.ids import namespace as namespace_of
 from ffdl_ops.core.jobs.manifest import load_manifest
+from ffdl_ops.pipeline.reading import LogCursor, new_lines
 from ffdl_ops.pipeline.services import Services, now
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
     from ffdl_ops.adapters.tracking.metrics import Point
 
-__all__ = ["Follower", "LogCursor", "drain", "new_lines", "owner_name"]
+__all__ = ["Follower", "drain", "owner_name"]
 
 _FOLLOWER_TTL_S = 15.0
-_OVERLAP_S = 2
+_BATCH = 5000
+_MOST_POINTS = 200_000
 
-
-@dataclass
-class LogCursor:
-    """The newest time stamp taken, by pod or learner."""
-
-    newest: dict[str, str] = field(default_factory=dict)
-
-    def take(self, key: str, lines: Iterable[str]) -> list[str]:
-        """The lines that are newer than what was taken before; lines without a stamp go with the one before them."""
-        last = self.newest.get(key, "")
-        taken: list[str] = []
-        fresh = not last
-        for line in lines:
-            stamp = line.partition(" ")[0]
-            if _is_stamp(stamp):
-                fresh = stamp > last
-                if fresh:
-                    self.newest[key] = stamp
-                    last = stamp
-            if fresh and line:
-                taken.append(line)
-        return taken
-
-    def since_s(self, key: str) -> int | None:
-        """How many seconds back to read so that nothing is missed; ``None`` for all."""
-        stamp = self.newest.get(key)
-        if not stamp:
-            return None
-        age = now() - datetime.fromisoformat(stamp.replace("Z", "+00:00")).astimezone(UTC)
-        return max(1, int(age.total_seconds()) + _OVERLAP_S)
-
-
-def new_lines(svc: Services, views: Sequence[PodView], cursor: LogCursor) -> list[str]:
-    """What the learners have printed since the cursor, learner by learner."""
-    lines: list[str] = []
-    for view in sorted(views, key=lambda one: one.rank):
-        if view.running or view.ended:
-            text = svc.cluster.pod_log(view.namespace, view.name, since_s=cursor.since_s(view.name))
-            lines += cursor.take(view.name, text.splitlines())
-    return lines
+log = logging.getLogger(__name__)
 
 
 class Follower:
@@ -102,10 +60,11 @@ class Follower:
         pods = svc.cluster.pods(namespace_of(job.tenant), gang_selector(job.job_id, attempt.number))
         points: list[Point] = []
         for view in (pod_view(pod) for pod in pods):
-            points += self._feed(job, view.name, new_lines(svc, [view], self._cursor))
+            lines, _ = new_lines(svc, view, self._cursor)
+            points += self._feed(job, view.name, lines)
         if points:
             svc.tracker.log_batch(job.mlflow_run_id, points)
-        value = {"attempt": attempt.number, "newest": self._cursor.newest}
+        value = {"attempt": attempt.number, "newest": self._cursor.complete}
         svc.ledger.save_cursor(self.job_id, "metrics", value, epoch)
         return _progress(points)
 
@@ -144,9 +103,21 @@ def drain(svc: Services, job: JobRecord) -> int:
     """
     if not job.mlflow_run_id:
         return 0
+    count = 0
+    points = _unwritten(svc, job)
+    while batch := list(itertools.islice(points, _BATCH)):
+        svc.tracker.log_batch(job.mlflow_run_id, batch)
+        count += len(batch)
+        if count >= _MOST_POINTS:
+            log.warning("The logs hold more points than the %d that are written at the end; the rest is left out.", count)
+            break
+    return count
+
+
+def _unwritten(svc: Services, job: JobRecord) -> Iterator[Point]:
+    """The points of the stored logs behind the followers' cursor, read line by line: a log may be larger than memory."""
     saved = svc.ledger.cursor(job.job_id, "metrics") or {}
     store, bucket = svc.store(job.tenant), svc.tenant(job.tenant).bucket
-    points: list[Point] = []
     for attempt in svc.ledger.attempts(job.job_id):
         if attempt.number < int(saved.get("attempt", 0)):
             continue
@@ -156,14 +127,11 @@ def drain(svc: Services, job: JobRecord) -> int:
             key = f"jobs/{job.job_id}/logs/attempt-{attempt.number}/learner-{rank + 1}.log"
             if not store.exists(bucket, key):
                 continue
-            text = store.get_bytes(bucket, key).decode("utf-8", "replace")
             pod = attempt.pods.get(rank, {})
             extractor = MetricExtractor(metrics_spec(job))
-            lines = cursor.take(pod.get("pod", str(rank)), text.splitlines())
-            points += [point for line in lines for point in extractor.feed(line)]
-    if points:
-        svc.tracker.log_batch(job.mlflow_run_id, points)
-    return len(points)
+            for line in cursor.fresh(pod.get("pod", str(rank)), store.lines(bucket, key)):
+                yield from extractor.feed(line)
+            extractor.close()
 
 
 def _facts_of(svc: Services, job: JobRecord, number: int) -> dict[str, Any]:
@@ -171,10 +139,6 @@ def _facts_of(svc: Services, job: JobRecord, number: int) -> dict[str, Any]:
     record = next(one for one in svc.ledger.attempts(job.job_id) if one.number == number)
     nodes = ",".join(sorted({str(pod["node"]) for pod in record.pods.values()}))
     return {"nodes": nodes, "learners": record.learners, "restored_generation": record.restored_generation}
-
-
-def _is_stamp(text: str) -> bool:
-    return len(text) >= 20 and text[4:5] == "-" and text[10:11] == "T" and text.endswith("Z")
 
 
 def _progress(points: Sequence[Point]) -> str | None:

@@ -110,8 +110,11 @@ class StageMixin:
             self.log.warning("%s (tried again)", message, exc_info=not isinstance(error, FfdlError))  # type: ignore[attr-defined]
             raise AirflowException(message) from None
         self.log.error("%s", self._told(error, message), exc_info=not isinstance(error, FfdlError))  # type: ignore[attr-defined]
-        if svc.ledger.job(job_id) is not None:
-            self._record_failure(svc, job_id, error, message)
+        job = svc.ledger.job(job_id)
+        if job is not None:
+            # What fails because the job is being halted is no failure of it: `conclude` finds none and says HALTED.
+            if job.halt_requested_by is None:
+                self._record_failure(svc, job_id, error, message)
             svc.ledger.stage_ended(job_id, self.stage, now(), "failed")
         raise AirflowFailException(message) from None
 

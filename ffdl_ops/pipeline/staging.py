@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.specs import CACHE_DIR, JOB_DIR, TOOLS_DIR
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from ffdl_ops.pipeline.services import Services
 
 __all__ = ["data_dir_of", "data_secret_of", "results_of", "stage_spec"]
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def stage_spec(svc: Services, job: JobRecord, *, attempt: int, learners: int) -> dict[str, Any]:
@@ -81,5 +84,5 @@ def _code(manifest: Manifest) -> dict[str, Any] | None:
         return {"inline_example": manifest.example}
     if manifest.code:
         digest = manifest.code.rsplit("/", 1)[-1].removesuffix(".zip")
-        return {"uri": manifest.code, "sha256": digest if len(digest) == 64 else None}
+        return {"uri": manifest.code, "sha256": digest if _SHA256.fullmatch(digest) else None}
     return None

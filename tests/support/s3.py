@@ -133,10 +133,13 @@ class MemoryStore(ObjectStore):
     def size(self, bucket: str, key: str) -> int | None:
         return len(self.objects[key]) if key in self.objects else None
 
-    def get_bytes(self, bucket: str, key: str) -> bytes:
+    def get_bytes(self, bucket: str, key: str, most: int | None = None) -> bytes:
         if key not in self.objects:
             raise DataMissing(f"s3://{bucket}/{key}: not there")
         return self.objects[key]
+
+    def lines(self, bucket: str, key: str) -> Iterator[str]:
+        yield from self.get_bytes(bucket, key).decode("utf-8", "replace").split("\n")
 
     def put_bytes(self, bucket: str, key: str, content: bytes, content_type: str = "") -> None:
         error = self.failing(key)

@@ -185,8 +185,12 @@ class Cluster:
         container: str = "learner",
         since_s: int | None = None,
         tail: int | None = None,
+        most_bytes: int | None = None,
     ) -> str:
-        """What a container has printed; empty when there is no log (yet, or any more)."""
+        """What a container has printed; empty when there is no log (yet, or any more).
+
+        :param most_bytes: no more than the first bytes of it.
+        """
         try:
             answer = self.call(
                 f"read the log of pod {name}",
@@ -196,6 +200,7 @@ class Cluster:
                 container=container,
                 since_seconds=since_s,
                 tail_lines=tail,
+                limit_bytes=most_bytes,
                 _preload_content=False,
             )
             return answer.data.decode("utf-8", "replace")

@@ -46,6 +46,7 @@ def described(url: URL) -> Iterator[None]:
 
     :raises LedgerUnavailable: the server is down, restarts, or is too slow.
     :raises NotMigrated: a table or column is missing.
+    :raises Refused: a value is of no kind, or beyond the range, that the tables can hold.
     """
     place = url.render_as_string(hide_password=True)
     try:
@@ -54,6 +55,9 @@ def described(url: URL) -> Iterator[None]:
         raise LedgerUnavailable(
             f"The ledger at {place} has no free connection: too many things use it at once in this process."
         ) from None
+    except exc.DataError as error:
+        words = _without_password(str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "", url)
+        raise Refused(f"The ledger can't keep a value that it was given: {words}.") from None
     except exc.DBAPIError as error:
         code = getattr(error.orig, "pgcode", None)
         words = _without_password(str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "", url)

@@ -20,6 +20,8 @@ MAX_RATIO = 200
 _ADVICE = "Put data into a data store."
 _RATIO_MATTERS_ABOVE = 64 << 20
 _MAX_LINK_BYTES = 4096
+_MAX_NAME_BYTES = 255
+_MAX_PATH = 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
@@ -67,6 +69,10 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
         raise UnsafeArchive(f"The code archive holds {name!r}: absolute paths, backslashes and empty names are not allowed.")
     if ".." in name.split("/"):
         raise UnsafeArchive(f"The code archive holds {name!r}: '..' is not allowed in a path.")
+    if any(len(part.encode("utf-8", "replace")) > _MAX_NAME_BYTES for part in path.split("/")) or len(path) > _MAX_PATH:
+        raise UnsafeArchive(
+            f"The code archive holds {name[:60] + '…'!r}: a name may have {_MAX_NAME_BYTES} bytes, a path {_MAX_PATH} characters."
+        )
     if info.flag_bits & 0x1:
         raise UnsafeArchive(f"The code archive holds {name!r}, which is encrypted.")
     mode = info.external_attr >> 16

@@ -19,6 +19,7 @@ from ffdl_ops.adapters.storage.store import ObjectInfo, ObjectStore
 __all__ = [
     "Generation",
     "StoredFile",
+    "as_step",
     "checkpoint_root",
     "generation_key",
     "list_generations",
@@ -28,6 +29,7 @@ __all__ = [
     "prune",
 ]
 
+_LARGEST_STEP = 2**53
 _KEY = re.compile(r"gen-(\d{6,})/(.+)", re.DOTALL)
 _MANIFEST = re.compile(r"MANIFEST(?:\.rank-(\d+))?\.json")
 
@@ -67,6 +69,11 @@ class Generation:
     attempt: int
     stored: tuple[StoredFile, ...] = field(default=(), repr=False)
     links: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def as_step(value: Any) -> int | None:
+    """A training step; ``None`` for what can't be one, since programs and file names may tell anything."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_STEP else None
 
 
 def checkpoint_root(job_id: str) -> str:
@@ -162,7 +169,7 @@ def _read(store: ObjectStore, bucket: str, number: int, found: Mapping[str, Obje
                 continue  # deleted by a concurrent prune, or not one of ours: the generation is not complete
     stored = tuple(_files(manifests))
     created = [datetime.fromisoformat(one["created"]) for one in manifests]
-    steps = [one["step"] for one in manifests if one.get("step") is not None]
+    steps = [step for one in manifests if (step := as_step(one.get("step"))) is not None]
     seen = [item.modified for item in found.values() if item.modified is not None]
     return Generation(
         number=number,
@@ -183,10 +190,15 @@ def _checked(manifest: Any) -> dict[str, Any]:
     :raises DataChanged: when it lacks them.
     """
     try:
-        datetime.fromisoformat(manifest["created"])
+        if datetime.fromisoformat(manifest["created"]).tzinfo is None:
+            raise ValueError("'created' names no time zone")
         for one in manifest["files"]:
             StoredFile(str(one["path"]), int(one["size"]), str(one["sha256"]), str(one["key"]))
-    except (KeyError, TypeError, ValueError) as error:
+        for name in ("attempt", "rank", "ranks"):
+            if not 0 <= int(manifest.get(name) or 0) < 2**31:
+                raise ValueError(f"{name!r} is no count")
+        dict(manifest.get("links") or {})
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise DataChanged(f"a checkpoint's manifest is not as it was written: {error!r}") from None
     return dict(manifest)
 

@@ -37,6 +37,8 @@ def pack_code(path: str | os.PathLike[str]) -> tuple[bytes, str]:
         content = source.read_bytes()
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             safe_members(archive, len(content))
+    elif source.is_file() and source.suffix.lower() == ".zip":
+        raise UnsafeArchive(f"{source} can't be read as a zip file; pack it again.")
     elif source.is_file():
         content = _zip_of({source.name: source})
     else:
@@ -65,7 +67,11 @@ def _walk(root: Path) -> list[tuple[str, Path]]:
         for name in [*names, *(one for one in folders if (Path(where) / one).is_symlink())]:
             file = Path(where) / name
             relative = file.relative_to(root).as_posix()
-            if file.is_symlink() and not file.resolve().is_relative_to(real_root):
+            try:
+                relative.encode()
+            except UnicodeEncodeError:
+                raise UnsafeArchive(f"{relative!a} in {root} has a name that is no UTF-8; rename it.") from None
+            if file.is_symlink() and not Path(os.path.realpath(file)).is_relative_to(real_root):
                 raise UnsafeArchive(f"{relative} is a link out of {root}; copy what it leads to, or remove it.")
             if file.is_symlink() and file.is_dir():
                 raise UnsafeArchive(f"{relative} is a link to a directory; put the directory itself there.")

@@ -26,7 +26,9 @@ _REFUSED = re.compile(
     r"AuthorizationHeaderMalformed|Unauthorized"
 )
 _MISSING = re.compile(r"NoSuchBucket|NoSuchKey|NotFound|no object found|status code: 404")
-_DISK = re.compile(r"no space left|disk quota|input/output error|read-only file system|file too large", re.IGNORECASE)
+_DISK = re.compile(
+    r"no space left|disk quota|input/output error|read-only file system|file too large|name too long", re.IGNORECASE
+)
 
 
 class BadSpec(PermanentError):

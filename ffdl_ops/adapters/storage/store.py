@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["ObjectInfo", "ObjectStore"]
 
 _PART_BYTES = 16 << 20
+_LARGEST_JSON = 256 << 20
+_LINE_CHUNK = 1 << 18
+_LONGEST_LINE = 1 << 20
 _MAX_PARTS = 9_000
 _BATCH = 1_000
 _REFUSED = frozenset(
@@ -83,18 +86,38 @@ class ObjectStore:
         except DataMissing:
             return None
 
-    def get_bytes(self, bucket: str, key: str) -> bytes:
-        """A small object's content."""
+    def get_bytes(self, bucket: str, key: str, most: int | None = None) -> bytes:
+        """A small object's content.
+
+        :param most: bytes that it may have.
+        :raises DataChanged: when it has more.
+        """
         with self._errors(f"s3://{bucket}/{key}"):
-            return self.client.get_object(Bucket=bucket, Key=key)["Body"].read()
+            answer = self.client.get_object(Bucket=bucket, Key=key)
+            if most is not None and answer["ContentLength"] > most:
+                raise DataChanged(f"s3://{bucket}/{key} has {answer['ContentLength']} bytes; {most} is the limit here.")
+            return answer["Body"].read()
+
+    def lines(self, bucket: str, key: str) -> Iterator[str]:
+        """A text object's lines, read as they are taken; of a line that is longer than 1 MiB, only the beginning."""
+        rest = b""
+        with self._errors(f"s3://{bucket}/{key}"):
+            for chunk in self.client.get_object(Bucket=bucket, Key=key)["Body"].iter_chunks(_LINE_CHUNK):
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield from (line.decode("utf-8", "replace") for line in whole)
+                rest = rest[:_LONGEST_LINE]
+        if rest:
+            yield rest.decode("utf-8", "replace")
 
     def get_json(self, bucket: str, key: str) -> Any:
         """A small object's content, as JSON.
 
-        :raises DataChanged: when it is not JSON.
+        :raises DataChanged: when it is not JSON, or not small: a tenant may put anything into its bucket.
         """
         try:
-            return json.loads(self.get_bytes(bucket, key))
+            return json.loads(self.get_bytes(bucket, key, _LARGEST_JSON))
+        except RecursionError:
+            raise DataChanged(f"s3://{bucket}/{key} is JSON that is nested too deeply.") from None
         except ValueError as error:
             raise DataChanged(f"s3://{bucket}/{key} is not JSON: {error}") from None
 

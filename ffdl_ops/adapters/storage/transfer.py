@@ -20,6 +20,7 @@ __all__ = ["Download", "Upload", "check_space", "download", "download_dataset", 
 
 _GLOBS = frozenset("*?")
 _LINE_BREAKERS = frozenset("\n\r\0")
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,14 @@ def download(store: ObjectStore, items: Sequence[Download]) -> int:
         except OSError as error:
             raise from_disk(error, f"making {parent}") from None
     check_space(os.path.dirname(items[0].path), sum(one.size for one in items))
-    plain = [one for one in items if not _LINE_BREAKERS & set(one.key + one.path)]
+    special = [one for one in items if _LINE_BREAKERS & set(one.key + one.path) or _is_long(one.path)]
+    plain = [one for one in items if one not in special] if special else items
     _run(store, [f"cp --raw {_quoted(f's3://{one.bucket}/{one.key}', one.path)}" for one in plain], "downloading")
-    for one in items:
-        if _LINE_BREAKERS & set(one.key + one.path):
-            store.get_file(one.bucket, one.key, one.path)
+    for one in special:
+        # Every tool downloads to a longer name first, which may be longer than a name can be.
+        short = os.path.join(os.path.dirname(one.path), f".ffdl-{os.getpid()}")
+        store.get_file(one.bucket, one.key, short)
+        os.replace(short, one.path)
     _check_sizes({one.path: one.size for one in items})
     return sum(one.size for one in items)
 
@@ -100,6 +104,10 @@ def upload(store: ObjectStore, items: Sequence[Upload]) -> int:
         if _LINE_BREAKERS & set(one.key + one.path):
             store.put_file(one.bucket, one.key, one.path)
     return sum(one.size for one in items)
+
+
+def _is_long(path: str) -> bool:
+    return len(os.path.basename(path).encode()) > _LONGEST_NAME
 
 
 def check_space(directory: str, needed: int) -> None:

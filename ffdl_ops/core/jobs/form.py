@@ -24,6 +24,7 @@ __all__ = ["FormField", "form_fields", "in_the_forms_words", "manifest_from_form
 NONE = "none"
 AUTO = "auto"
 _TEXT = ["null", "string"]
+_LARGEST = 10**15
 _FRAMEWORKS = ("pytorch", "tensorflow")
 _PREFLIGHT = {"auto": None, "on": True, "off": False}
 _METRICS = (NONE, "logger", "tensorboard", "emetrics_file")
@@ -123,7 +124,8 @@ _FIELD_OF_PATH = {
 def form_fields(tenant: Tenant, gpu_types: Iterable[str], examples: Mapping[str, Example]) -> dict[str, FormField]:
     """The form of one tenant's DAG.
 
-    Limits are not part of the fields' types: a job past one is refused in ``plan``, with all its problems at once.
+    Limits are not part of the fields' types: a job past one is refused in ``plan``, with all its problems at once. Only what
+    Airflow itself could not pass on to ``plan`` is refused before: its tasks take no number beyond 64 bits.
 
     :param gpu_types: the GPU types of the cluster.
     :param examples: the ready-made trainings on offer.
@@ -131,6 +133,10 @@ def form_fields(tenant: Tenant, gpu_types: Iterable[str], examples: Mapping[str,
     kinds = tuple(sorted(gpu_types))
     fields = dict(_FIELDS)
     fields["example"] = replace(fields["example"], enum=(NONE, *sorted(examples)))
+    for name, field in fields.items():
+        types = {field.type} if isinstance(field.type, str) else set(field.type)
+        if types & {"integer", "number"}:
+            fields[name] = replace(field, minimum=-_LARGEST, maximum=_LARGEST)
     fields["gpu_type"] = replace(
         fields["gpu_type"],
         examples=kinds,

@@ -47,10 +47,12 @@ class Problems(UserError):
     """A text with problems: all of them.
 
     :param problems: at least one.
+    :param source: the file that they are in, for people who have several.
     """
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], source: str = "") -> None:
         self.problems: Sequence[Problem] = tuple(problems)
+        self.source = source
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -58,8 +60,9 @@ class Problems(UserError):
         if len(self.problems) > _SHOWN:
             lines.append(f"and {len(self.problems) - _SHOWN} more problems")
         if len(lines) == 1:
-            return lines[0]
-        return f"{len(self.problems)} problems:\n" + "\n".join(f"- {line}" for line in lines)
+            return f"{self.source}: {lines[0]}" if self.source else lines[0]
+        place = f" in {self.source}" if self.source else ""
+        return f"{len(self.problems)} problems{place}:\n" + "\n".join(f"- {line}" for line in lines)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

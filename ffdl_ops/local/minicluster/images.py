@@ -9,9 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ffdl_ops.core.errors import UserError
+from ffdl_ops.local.minicluster.configfile import read_configuration
 
 __all__ = ["Image", "Images"]
 
@@ -43,10 +42,7 @@ class Images:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            loaded = yaml.safe_load(path.read_text())
-        except (OSError, yaml.YAMLError) as error:
-            raise UserError(f"The image table {path} cannot be read: {error}") from None
+        loaded = read_configuration(path, "The image table")
         if not isinstance(loaded, Mapping) or not isinstance(loaded.get("images"), Mapping):
             raise UserError(f"The image table {path} must have a mapping `images`: name pattern -> settings.")
         self.table = [_image(path, str(pattern), value or {}) for pattern, value in loaded["images"].items()]
@@ -64,13 +60,19 @@ class Images:
 
 
 def _image(path: Path, pattern: str, value: Mapping[str, Any]) -> Image:
+    if not isinstance(value, Mapping):
+        raise UserError(f"{path}: image {pattern!r} must have a mapping of settings, not {value!r}.")
     unknown = set(value) - _FIELDS
     if unknown:
         raise UserError(f"{path}: image {pattern!r} has unknown settings {sorted(unknown)}; known: {sorted(_FIELDS)}.")
+    for name, kind in (("path_prepend", list), ("command", list), ("env", Mapping)):
+        if value.get(name) is not None and not isinstance(value[name], kind):
+            words = "a list" if kind is list else "a mapping"
+            raise UserError(f"{path}: image {pattern!r}: {name} must be {words}, not {value[name]!r}.")
     fill = lambda text: str(text).replace("{python_prefix}", sys.prefix)  # noqa: E731
     return Image(
         pattern,
-        tuple(fill(entry) for entry in value.get("path_prepend", ())),
+        tuple(fill(entry) for entry in value.get("path_prepend") or ()),
         {str(name): fill(text) for name, text in (value.get("env") or {}).items()},
-        tuple(str(entry) for entry in value.get("command", ())),
+        tuple(str(entry) for entry in value.get("command") or ()),
     )

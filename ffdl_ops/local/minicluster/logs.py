@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from ffdl_ops.local.minicluster.times import parse_time
 
@@ -64,27 +66,68 @@ def _seconds(stamp: bytes) -> float:
 
 
 def read(path: Path, options: LogOptions) -> bytes:
-    """What there is."""
+    """What there is. Only the part that is asked for is read, however long the log has become."""
     parser = _Parser(options)
     pieces: list[bytes] = []
+    size = 0
     with contextlib.suppress(OSError), path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            pieces += parser.feed(chunk)
+        file.seek(_start(file, options))
+        while (options.tail is not None or options.limit is None or size < options.limit) and (chunk := file.read(_CHUNK)):
+            new = list(parser.feed(chunk))
+            size += sum(map(len, new))
+            pieces += new
     if options.tail is not None:
         pieces = _last_lines(pieces, options.tail)
     return b"".join(pieces)[: options.limit]
 
 
+def _start(file: BinaryIO, options: LogOptions) -> int:
+    """Where reading may begin: before it is nothing that was asked for."""
+    size = file.seek(0, os.SEEK_END)
+    start = 0 if options.since is None else _before(file, options.since, size)
+    return start if options.tail is None else max(start, _tail_start(file, options.tail, size))
+
+
+def _before(file: BinaryIO, since: float, size: int) -> int:
+    """Where the last entry before a moment begins (entries are in the order of their times), found by halving."""
+    low, high = 0, size
+    while high - low > _CHUNK:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline()
+        at = file.tell()
+        stamp = file.readline().partition(b" ")[0]
+        if at >= high or not stamp or _seconds(stamp) >= since:
+            high = middle
+        else:
+            low = at
+    return low
+
+
+def _tail_start(file: BinaryIO, lines: int, size: int) -> int:
+    """Where an entry begins after which there are at least so many lines, or the log's beginning."""
+    window = _CHUNK
+    while window < size:
+        file.seek(size - window)
+        file.readline()
+        at = file.tell()
+        ends = sum(entry.partition(b" stdout ")[2].startswith(b"F") for entry in file.read(size - at).split(b"\n"))
+        if ends > lines:
+            return at
+        window *= 2
+    return 0
+
+
 def _last_lines(pieces: list[bytes], count: int) -> list[bytes]:
     lines: deque[bytes] = deque(maxlen=count)
-    current = b""
+    current: list[bytes] = []
     for piece in pieces:
-        current += piece
+        current.append(piece)
         if piece.endswith(b"\n"):
-            lines.append(current)
-            current = b""
+            lines.append(b"".join(current))
+            current = []
     if current and count:
-        lines.append(current)
+        lines.append(b"".join(current))
     return list(lines)
 
 
@@ -99,12 +142,15 @@ async def follow(path: Path, options: LogOptions, over: Callable[[], bool]) -> A
         await asyncio.sleep(_EVERY_S)
     with path.open("rb") as file:
         parser = _Parser(options)
-        pieces = [piece for chunk in iter(lambda: file.read(_CHUNK), b"") for piece in parser.feed(chunk)]
-        yield b"".join(pieces if options.tail is None else _last_lines(pieces, options.tail))
+        file.seek(await asyncio.to_thread(_start, file, options))
+        if options.tail is not None:
+            pieces = [piece for chunk in iter(lambda: file.read(_CHUNK), b"") for piece in parser.feed(chunk)]
+            yield b"".join(_last_lines(pieces, options.tail))
         while True:
             ended = over()
             if new := file.read(_CHUNK):
                 yield b"".join(parser.feed(new))
+                await asyncio.sleep(0)  # a long log must not keep the server from its other clients
             elif ended:
                 return
             else:

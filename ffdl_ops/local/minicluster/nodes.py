@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ffdl_ops.core.errors import UserError
+from ffdl_ops.local.minicluster.configfile import read_configuration
 from ffdl_ops.local.minicluster.quantity import format_quantity, is_quantity, quantity
 from ffdl_ops.local.minicluster.store import Object, Store
 from ffdl_ops.local.minicluster.times import now_iso
@@ -22,6 +21,8 @@ __all__ = ["GPU_RESOURCE", "GPU_TYPE_LABEL", "NodeConfig", "apply_nodes", "load_
 GPU_RESOURCE = "nvidia.com/gpu"
 GPU_TYPE_LABEL = "ffdl.dev/gpu-type"
 VERSION = "v1.32.4"
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MOST_GPUS = 1024
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
 
 
@@ -52,15 +53,16 @@ def load_nodes(path: Path) -> dict[str, NodeConfig]:
 
     :raises UserError: naming file, node and field, when it cannot be used.
     """
-    try:
-        loaded = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"The nodes file {path} cannot be read: {error}") from None
+    loaded = read_configuration(path, "The nodes file")
     if not isinstance(loaded, Mapping) or not isinstance(loaded.get("nodes"), list):
         raise UserError(f"The nodes file {path} must have a list `nodes`.")
     defaults = loaded.get("defaults") or {}
+    if not isinstance(defaults, Mapping):
+        raise UserError(f"{path}: `defaults` must be a mapping of a node's fields, not {defaults!r}.")
     found = {}
     for entry in loaded["nodes"]:
+        if not isinstance(entry, Mapping):
+            raise UserError(f"{path}: each of `nodes` must be a mapping like {{name: a, cpus: 32}}, not {entry!r}.")
         node = _node(path, {**defaults, **entry})
         if node.name in found:
             raise UserError(f"{path}: two nodes are named {node.name!r}.")
@@ -83,6 +85,14 @@ def _node(path: Path, entry: Mapping[str, Any]) -> NodeConfig:
             raise UserError(
                 f"{path}: node {name} has {resource} {amount!r}; it must be a positive quantity such as 32 or 128Gi."
             )
+    labels, taints = entry.get("labels") or {}, entry.get("taints") or []
+    if not isinstance(labels, Mapping):
+        raise UserError(f"{path}: node {name}: labels must be a mapping, not {labels!r}.")
+    if not isinstance(taints, list) or not all(isinstance(one, Mapping) and one.get("effect") in _EFFECTS for one in taints):
+        raise UserError(
+            f"{path}: node {name}: taints must be a list of {{key: …, effect: …}} with one of the effects "
+            f"{', '.join(_EFFECTS)}, not {taints!r}."
+        )
     gpus, gpu_type, real = _gpus(path, name, entry.get("gpus"))
     return NodeConfig(
         name,
@@ -90,8 +100,8 @@ def _node(path: Path, entry: Mapping[str, Any]) -> NodeConfig:
         gpus,
         gpu_type,
         real,
-        {str(key): str(value) for key, value in (entry.get("labels") or {}).items()},
-        tuple(entry.get("taints") or ()),
+        {str(key): str(value) for key, value in labels.items()},
+        tuple(taints),
     )
 
 
@@ -101,9 +111,10 @@ def _gpus(path: Path, node: str, value: Any) -> tuple[int, str | None, tuple[int
     if value == "detect":
         names = detect_gpus()
         return len(names), (names[0] if names else None), tuple(range(len(names)))
-    if not isinstance(value, Mapping) or not isinstance(value.get("count"), int) or value["count"] < 0:
+    count = value.get("count") if isinstance(value, Mapping) else None
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_GPUS:
         raise UserError(f"{path}: node {node}: gpus must be `detect` or {{type: V100, count: 4}}, not {value!r}.")
-    return value["count"], str(value.get("type") or "") or None, ()
+    return count, str(value.get("type") or "") or None, ()
 
 
 def detect_gpus() -> list[str]:

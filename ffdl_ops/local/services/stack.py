@@ -25,7 +25,7 @@ from ffdl_ops.local.services.ports import check_port_free, service_ports
 from ffdl_ops.local.services.postgres import Postgres
 from ffdl_ops.local.services.process import Process, stop_all, tail
 from ffdl_ops.local.services.s3 import PLATFORM, lay_out, s3_service
-from ffdl_ops.local.services.secrets import load_secrets, write_private
+from ffdl_ops.local.services.secrets import close_home, load_secrets, write_private
 from ffdl_ops.local.services.service import Service
 from ffdl_ops.local.services.status import Status, look
 
@@ -265,7 +265,7 @@ class Stack:
         """One `up` or `down` of a home at a time."""
         import fcntl
 
-        self.home.mkdir(parents=True, exist_ok=True)
+        close_home(self.home)
         with (self.home / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -72,6 +72,9 @@ class ConcludeOperator(StageOperator):
         return {"job_id": job.job_id, "state": str(end.state)}
 
     def _job(self, context: Context, svc: Services, job_id: str) -> JobRecord | None:
+        job = svc.ledger.job(job_id)
+        if job is not None and concluding.was_interrupted(svc, job):
+            return job
         job = super()._job(context, svc, job_id)
         if job is None:
             raise FfdlError(f"Run {job_id_in(context)} has no job: `plan` refused it (its log says why).")

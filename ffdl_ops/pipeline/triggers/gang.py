@@ -7,24 +7,29 @@ Airflow has even resumed the task), and feeds the metrics when no `monitor` does
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.pipeline import gang
 from ffdl_ops.pipeline.deadline import past_deadline
-from ffdl_ops.pipeline.follower import Follower, LogCursor, new_lines, owner_name
+from ffdl_ops.pipeline.follower import Follower, owner_name
 from ffdl_ops.pipeline.judge import GangState
-from ffdl_ops.pipeline.services import services
+from ffdl_ops.pipeline.reading import LogCursor, new_lines
+from ffdl_ops.pipeline.services import Services, services
 from ffdl_ops.pipeline.triggers.base import LookingTrigger
 
 if TYPE_CHECKING:
+    from ffdl_ops.adapters.cluster.observe import PodView
     from ffdl_ops.adapters.ledger import JobRecord, LeaseRecord
-    from ffdl_ops.pipeline.services import Services
 
 __all__ = ["GangTrigger"]
 
 _LOG_EVERY_S = 1.0
 _FOLLOW_EVERY_S = 5.0
 _SAVED_EVERY_S = 15.0
+# Of one look, by all learners together, and by each at least: Airflow writes some hundred lines a second.
+_MOST_LINES = 500
+_FEWEST_LINES = 20
 
 
 class GangTrigger(LookingTrigger):
@@ -62,8 +67,7 @@ class GangTrigger(LookingTrigger):
         clock = time.monotonic()
         if views and (ended or clock - self._logs_at >= _LOG_EVERY_S):
             self._logs_at = clock
-            for line in new_lines(svc, views, self._cursor):
-                self.log.info("%s", line)
+            self._show(svc, views, last=ended)
         if not ended:
             verdict = past_deadline(svc, job, verdict, views)
             ended = verdict.state is GangState.ENDED
@@ -90,6 +94,20 @@ class GangTrigger(LookingTrigger):
                 svc.ledger.note_saved(job.job_id, lease.epoch, saved_at)
         except Exception as error:  # it costs a worse choice of victims at most
             self.log.debug("Checkpoints can't be listed for now: %s", error)
+
+    def _show(self, svc: Services, views: Sequence[PodView], *, last: bool) -> None:
+        """Show what the learners have printed: all of it, unless it is more than can be passed on."""
+        most = max(_FEWEST_LINES, _MOST_LINES // len(views))
+        for view in sorted(views, key=lambda one: one.rank):
+            try:
+                lines, passed_over = new_lines(svc, view, self._cursor, most=most, last=last)
+            except Exception as error:  # a log that can't be shown never holds up, or ends, a gang
+                self.log.warning("The output of learner %d is not shown for now: %s", view.rank + 1, error)
+                continue
+            for line in lines:
+                self.log.info("%s", line)
+            if passed_over:
+                self.log.info("Learner %d prints more than is shown here; its stored log has every line.", view.rank + 1)
 
     def _feed(self) -> None:
         """Write the metrics when nobody else does (the follower's lease in the ledger decides who)."""

@@ -12,6 +12,8 @@ import os
 import re
 from collections.abc import Mapping
 
+from ffdl_ops.pod.learner.files import open_regular
+
 __all__ = ["MetricsFile", "events_of", "metrics_file_of"]
 
 _DEFAULT = "$LOG_DIR/evaluation-metrics.txt"
@@ -61,7 +63,7 @@ class MetricsFile:
         self._known = b""
         self._offset = 0
         try:
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 self._remember(file.seek(0, os.SEEK_END), file)
         except OSError:
             pass
@@ -69,7 +71,7 @@ class MetricsFile:
     def news(self) -> list[dict[str, object]]:
         """The events of the lines that were added."""
         try:
-            with open(self._path, "rb") as file:
+            with open_regular(self._path) as file:
                 return self._read(file)
         except OSError:
             return []

@@ -14,6 +14,8 @@ import threading
 import time
 from collections import deque
 
+from ffdl_ops.pod.learner.files import open_to_write
+
 __all__ = ["Log", "stamp"]
 
 _TAIL_LINES = 400
@@ -99,7 +101,7 @@ class _File:
         """Append lines; returns what to tell when they can't be, once."""
         try:
             if self._descriptor < 0:
-                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+                self._descriptor = open_to_write(self._path, os.O_APPEND)
             note = f"\n({self._missing} lines are missing here: they could not be written)\n" if self._missing else ""
             _write_all(self._descriptor, note.encode() + data)
             self._missing = 0

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 
 from ffdl_ops.pod.learner.environment import Learner, Peer
+from ffdl_ops.pod.learner.files import open_regular
 
 __all__ = ["RendezvousFailed", "free_port", "meet"]
 
@@ -24,6 +25,7 @@ STOPPED = 143
 _FIRST_POLLS_S = 0.01
 _POLL_S = 0.1
 _NAMED = 16
+_LONGEST_BYTES = 4096
 # Below Linux's range for outgoing connections, which could take a port between our look and the framework's bind.
 _OTHER_PORTS = range(20000, 32000)
 _TRIES = 200
@@ -112,8 +114,8 @@ def _publish(folder: str, own: Peer) -> None:
 
 def _read(folder: str, rank: int) -> Peer | None:
     try:
-        with open(os.path.join(folder, f"rank-{rank}"), encoding="utf-8") as file:
-            value = json.load(file)
+        with open_regular(os.path.join(folder, f"rank-{rank}")) as file:
+            value = json.loads(file.read(_LONGEST_BYTES))
         return Peer(rank, str(value["ip"]), int(value["port"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

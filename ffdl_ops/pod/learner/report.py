@@ -8,6 +8,7 @@ import os
 import time
 
 from ffdl_ops.pod.learner.environment import Learner
+from ffdl_ops.pod.learner.files import open_to_write
 from ffdl_ops.pod.learner.logs import Log, stamp
 
 __all__ = ["End", "as_report", "write_report", "write_termination"]
@@ -119,5 +120,5 @@ def write_termination(path: str, report: dict[str, object]) -> None:
         report[name] = str(report[name])[max(1, excess // 12) :]
         text = json.dumps(report)
     # Written in place: on a cluster the file is a mount of its own, which can't be replaced.
-    with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as file:
+    with contextlib.suppress(OSError), os.fdopen(open_to_write(path, os.O_TRUNC), "w", encoding="ascii") as file:
         file.write(text)

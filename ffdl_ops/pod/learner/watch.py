@@ -7,6 +7,7 @@ import threading
 
 from ffdl_ops.pod.learner.emetrics import MetricsFile, metrics_file_of
 from ffdl_ops.pod.learner.environment import Learner
+from ffdl_ops.pod.learner.files import open_regular
 from ffdl_ops.pod.learner.logs import Log
 from ffdl_ops.pod.learner.memory import count_oom_kills
 from ffdl_ops.pod.learner.processes import resident_bytes
@@ -33,7 +34,7 @@ class Progress:
         try:
             value = json.loads(text)
             self.step = int(value["step"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             # Half-written: a program need not rename it into place. The next look finds it whole.
             return None
         self._seen = text
@@ -41,8 +42,8 @@ class Progress:
 
     def _read(self) -> str:
         try:
-            with open(self._path, encoding="utf-8", errors="replace") as file:
-                return file.read(_LONGEST_BYTES)
+            with open_regular(self._path) as file:
+                return file.read(_LONGEST_BYTES).decode("utf-8", "replace")
         except OSError:
             return ""
 

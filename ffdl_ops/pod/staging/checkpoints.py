@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ffdl_ops.adapters.storage.checkpoints import generation_key, manifest_key, newest_number, prune
+from ffdl_ops.adapters.storage.checkpoints import as_step, generation_key, manifest_key, newest_number, prune
 from ffdl_ops.adapters.storage.errors import DataChanged, from_disk
 from ffdl_ops.adapters.storage.store import ObjectStore
 from ffdl_ops.core.errors import FfdlError
@@ -198,8 +198,9 @@ class CheckpointTaker:
         steps: list[int] = []
         for rank in range(self._spec.learners):
             progress = read_json(os.path.join(self._spec.state_dir, f"progress-{rank + 1}.json"))
-            if isinstance(progress, dict) and isinstance(progress.get("step"), int):
-                steps.append(progress["step"])
+            step = as_step(progress.get("step")) if isinstance(progress, dict) else None
+            if step is not None:
+                steps.append(step)
         return min(steps, default=None)
 
     def _prune(self) -> None:

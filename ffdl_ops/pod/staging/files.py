@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["locked", "read_json", "remove_tree", "sha256_of", "try_lock", "write_atomically", "write_json"]
+__all__ = [
+    "locked",
+    "open_regular",
+    "read_json",
+    "remove_tree",
+    "sha256_of",
+    "try_lock",
+    "write_atomically",
+    "write_json",
+]
 
 _CHUNK = 1 << 20
+_LARGEST_JSON = 64 << 20
 
 
 def write_atomically(path: str, content: bytes, *, durable: bool = False) -> None:
@@ -44,12 +56,25 @@ def write_json(path: str, value: Any, *, durable: bool = False) -> None:
     write_atomically(path, json.dumps(value, sort_keys=True).encode(), durable=durable)
 
 
+def open_regular(path: str) -> IO[bytes]:
+    """Open a regular file for reading, where programs may have laid anything: a pipe would be waited for without end.
+
+    :raises OSError: when it is something else, or a link.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "is not a regular file", path)
+    return os.fdopen(handle, "rb")
+
+
 def read_json(path: str) -> Any:
     """A JSON file's content, or ``None`` when there is none or it can't be read as JSON."""
     try:
-        with open(path, "rb") as file:
-            return json.load(file)
-    except (OSError, ValueError):
+        with open_regular(path) as file:
+            content = file.read(_LARGEST_JSON + 1)
+        return json.loads(content) if len(content) <= _LARGEST_JSON else None
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -92,8 +117,7 @@ def remove_tree(path: str) -> None:
 def sha256_of(path: str) -> str:
     """The sha256 of a regular file's content; a link is not followed."""
     digest = hashlib.sha256()
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb", buffering=0) as file:
+    with open_regular(path) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()

@@ -30,7 +30,9 @@ def is_whole(path: str) -> bool | None:
         with open(path, "rb") as file:
             head = file.read(16)
         return _judge(path, os.path.basename(path), size, head)
-    except OSError:
+    except (RecursionError, MemoryError):
+        return None  # nested, or large, beyond what may be looked at
+    except Exception:  # a header that says anything at all must not keep the files beside it from being taken
         return False
 
 

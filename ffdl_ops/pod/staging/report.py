@@ -29,7 +29,9 @@ def say(spec: StageSpec | None, text: str) -> None:
     folder = os.path.join(spec.job_dir, "logs", "helpers")
     try:
         os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, f"{name}.log"), "a", encoding="utf-8") as log:
+        # Not waiting: a program may have laid a pipe in its place.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(os.path.join(folder, f"{name}.log"), flags, 0o644), "a", encoding="utf-8") as log:
             log.write(line + "\n")
     except OSError:
         pass  # the line is on standard output; a full volume is reported by what needs the room

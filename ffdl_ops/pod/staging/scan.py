@@ -67,12 +67,13 @@ def is_temporary(name: str) -> bool:
 def scan_directory(root: str) -> Scan:
     """Look at a directory; links are not followed, and what is neither file nor directory is ignored.
 
-    A directory that is not there is empty. What vanishes while it is looked at counts as not there.
+    A directory that is not there is empty, and so is a link in its place. What vanishes while it is looked at counts as not
+    there.
     """
     files: dict[str, FileState] = {}
     links: dict[str, str] = {}
     temporary: dict[str, FileState] = {}
-    pending: list[tuple[str, bool]] = [("", False)]
+    pending: list[tuple[str, bool]] = [] if os.path.islink(root) else [("", False)]
     while pending:
         folder, unfinished = pending.pop()
         try:

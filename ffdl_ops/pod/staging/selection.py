@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ffdl_ops.adapters.storage.checkpoints import as_step
 from ffdl_ops.pod.staging.index import CheckpointIndex
 from ffdl_ops.pod.staging.scan import FileState, Scan
 from ffdl_ops.pod.staging.stability import Finding
@@ -98,7 +99,8 @@ def select(
 
 def step_in(paths: Iterable[str]) -> int | None:
     """The highest step (checkpoint, iteration, epoch) that the names tell; ``None`` when they tell none."""
-    return max((int(number) for path in paths for number in _STEP.findall(path)), default=None)
+    steps = (as_step(int(number)) for path in paths for number in _STEP.findall(path))
+    return max((step for step in steps if step is not None), default=None)
 
 
 def rank_of(path: str) -> int | None:

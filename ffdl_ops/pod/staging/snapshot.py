@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import IO
 
+from ffdl_ops.pod.staging.files import open_regular
 from ffdl_ops.pod.staging.formats import is_whole
 from ffdl_ops.pod.staging.scan import FileState, state_of
 from ffdl_ops.pod.staging.selection import Selection
@@ -15,6 +16,7 @@ from ffdl_ops.pod.staging.selection import Selection
 __all__ = ["HashingReader", "Moved", "hold"]
 
 _CHUNK = 1 << 20
+_LONGEST_ENDING = 32
 
 
 class Moved(Exception):
@@ -61,7 +63,8 @@ def hold(root: str, selection: Selection, copied: frozenset[str], directory: str
     """
     held: dict[str, tuple[str, FileState]] = {}
     for number, path in enumerate(sorted(selection.fresh)):
-        place = os.path.join(directory, f"{number}-{os.path.basename(path)}"[-200:])
+        # Its ending alone, which tells the format: a whole name may be as long as a name can be.
+        place = os.path.join(directory, f"{number}{_ending(path)}")
         state = selection.files[path]
         source = os.path.join(root, path)
         if path in selection.copied or path in copied or not _linked(source, place):
@@ -80,6 +83,11 @@ def hold(root: str, selection: Selection, copied: frozenset[str], directory: str
     return held
 
 
+def _ending(path: str) -> str:
+    ending = os.path.splitext(path)[1]
+    return ending if len(ending.encode()) <= _LONGEST_ENDING else ""
+
+
 def _linked(source: str, place: str) -> bool:
     try:
         os.link(source, place, follow_symlinks=False)
@@ -90,11 +98,11 @@ def _linked(source: str, place: str) -> bool:
 
 def _copy(source: str, place: str, path: str, limit: int | None) -> None:
     try:
-        handle = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = open_regular(source)
     except OSError:
         raise Moved(path) from None
     left = limit
-    with os.fdopen(handle, "rb", buffering=0) as reader, open(place, "xb") as writer:
+    with opened as reader, open(place, "xb") as writer:
         while chunk := reader.read(_CHUNK if left is None else min(_CHUNK, left)):
             writer.write(chunk)
             if left is not None:

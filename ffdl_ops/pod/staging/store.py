@@ -116,6 +116,10 @@ def _verify(part: _Part, items: list[Upload]) -> None:
 
 def _files(part: _Part, skipped: list[str]) -> Iterator[tuple[str, tuple[str, int]]]:
     """Key, path and size of each regular file; of the state directory, only what records events lies flat in it."""
+    if os.path.islink(part.directory):
+        # A program may put one in the place of its results: what it leads to is not the job's.
+        skipped.append(f"{part.name}: a symbolic link")
+        return
     for where, folders, names in os.walk(part.directory, followlinks=False):
         if part.name == "state":
             folders.clear()

@@ -128,6 +128,7 @@ class FakeAirflow:
         self.failed: list[str] = []
         self.cleared: list[str] = []
         self.log = ""
+        self.tasks: dict[str, str | None] = {}
         self.on_trigger: Callable[[str, str], None] = lambda dag_id, run_id: None
 
     def trigger(self, dag_id: str, run_id: str, conf: dict[str, Any]) -> str:
@@ -141,6 +142,9 @@ class FakeAirflow:
             return self.states.pop(0)
         jobs = [job for job in self.ledger.by_id.values() if job.run_id == run_id]
         return "failed" if jobs and jobs[0].state in TERMINAL else "running"
+
+    def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        return self.tasks
 
     def task_log(self, dag_id: str, run_id: str, task: str) -> str:
         return self.log

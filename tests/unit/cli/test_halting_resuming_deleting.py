@@ -65,6 +65,22 @@ def test_a_job_that_goes_on_can_not_be_resumed(cli: Any, job: Any) -> None:
     assert cli.airflow.cleared == []
 
 
+def test_a_job_whose_run_is_over_without_its_end_can_be_resumed(cli: Any, job: Any) -> None:
+    cli.ledger.add(running(job, "STORING"))
+    cli.airflow.states = ["failed"]
+    cli.airflow.tasks = {"learners": "success", "conclude": "failed"}
+    cli.ok("resume", ID)
+    assert cli.airflow.cleared == [RUN]
+
+
+def test_a_job_that_is_still_being_halted_can_not_be_resumed(cli: Any, job: Any) -> None:
+    cli.ledger.add(running(job, "STORING"))
+    cli.airflow.states = ["failed"]
+    cli.airflow.tasks = {"learners": "failed", "conclude": "scheduled"}
+    cli.refused(3, "resume", ID)
+    assert cli.airflow.cleared == []
+
+
 def test_following_a_resume_waits_for_the_new_end_not_the_old_one(cli: Any, job: Any) -> None:
     old = job(ID, state=JobState.HALTED)
     cli.ledger.script[ID] = [old, old, old, running(job, "RESUMED", resume_count=1), job(ID, resume_count=1)]

@@ -84,6 +84,43 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "data_stores[0].connection={auth_url: u, user_name: n, password: hunter2}",
+        "data_stores=[{id: x, connection: {password: hunter2}}]",
+    ],
+)
+def test_a_password_inside_a_value_is_refused_as_well(text: str) -> None:
+    with pytest.raises(UserError) as refused:
+        built({}, text)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("deadline=2026-13-45", "2026-13-45"),
+        ("gpus=" + "9" * 5000, "9" * 5000),
+        ("name=" + "[" * 3000, "[" * 3000),
+        ("name=&a [*a]", "&a [*a]"),
+        ("name=!!python/name:os.system", "!!python/name:os.system"),
+    ],
+)
+def test_what_is_no_plain_value_stays_text_for_the_validation_to_refuse(text: str, value: str) -> None:
+    assert built({}, text)[text.partition("=")[0]] == value
+
+
+def test_a_number_keeps_the_form_in_which_it_was_written() -> None:
+    assert str(load_manifest(built({"example": "probe"}, "name=x", "env.AT=10:30", "env.V=2.10")).env) == str(
+        {"AT": "10:30", "V": "2.10"}
+    )
+
+
+def test_a_range_of_absurd_numbers_is_left_for_the_validation() -> None:
+    assert built(learners="9" * 5000 + "-1")["learners"] == "9" * 5000 + "-1"
+
+
+@pytest.mark.parametrize(
     ("flags", "name"),
     [
         ({"example": "digits-pytorch"}, "digits-pytorch"),

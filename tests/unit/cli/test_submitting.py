@@ -171,3 +171,10 @@ def test_a_short_outage_of_the_ledger_does_not_end_the_following(
 
     monkeypatch.setattr(cli.ledger, "job", job_or_outage)
     assert cli.run(*EXAMPLE, "--follow").exit_code == 0
+
+
+def test_code_that_is_an_empty_word_is_not_left_out(cli: Any) -> None:
+    """`--code "$DIR"` with nothing in the variable would train without the program."""
+    said = cli.refused(2, "submit", "--tenant", "vision", "--framework", "pytorch", "--command", "x", "--code", "")
+    assert "--code is empty" in said
+    assert cli.airflow.triggered == []

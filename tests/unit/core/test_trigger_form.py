@@ -9,7 +9,7 @@ import pytest
 from ffdl_ops.core.jobs.examples import EXAMPLES
 from ffdl_ops.core.jobs.form import form_fields, manifest_from_form
 from ffdl_ops.core.jobs.manifest import ManifestErrors
-from ffdl_ops.core.tenancy.tenants import Tenant
+from ffdl_ops.core.tenancy.tenants import Tenant, Tenants
 
 TENANT = Tenant.model_validate({"name": "vision", "max_learners": 16})
 FIELDS = form_fields(TENANT, ["V100", "K80"], EXAMPLES)
@@ -132,3 +132,17 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_name() -> None:
 
 def test_an_empty_box_is_as_if_not_touched() -> None:
     assert manifest_from_form({**DEFAULTS, "example": "probe", "gpu_type": " ", "manifest": ""}).gpu_type is None
+
+
+def test_no_number_reaches_airflow_that_it_can_not_pass_on() -> None:
+    """Airflow's tasks take no number beyond 64 bits: every stage of such a run failed without a word, again and again."""
+    tenant = Tenants.load({"tenants": [{"name": "vision"}]})["vision"]
+    numbers = {
+        name: field
+        for name, field in form_fields(tenant, ["V100"], EXAMPLES).items()
+        if {"integer", "number"} & ({field.type} if isinstance(field.type, str) else set(field.type))
+    }
+    assert {"learners", "gpus", "priority", "checkpoint_interval"} <= numbers.keys()
+    for field in numbers.values():
+        assert field.minimum is not None and -(2**63) < field.minimum <= -1e9
+        assert field.maximum is not None and 1e9 <= field.maximum < 2**63

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from ffdl_ops.pod.learner.emetrics import MetricsFile, events_of, metrics_file_of
+from ffdl_ops.pod.learner.logs import Log
+from ffdl_ops.pod.learner.report import write_termination
 from ffdl_ops.pod.learner.watch import Progress
 from tests.unit.learner.pods import Job, eventually
 
@@ -44,7 +47,7 @@ def test_the_step_is_taken_from_the_output_when_there_is_no_progress_file(job: J
     assert job.run("echo step=5 loss=0.1; echo 'step=12 loss=0.1'; echo saved").report["step"] == 12
 
 
-@pytest.mark.parametrize("text", ['{"step": ', '{"step": "many"}', "[1]", "{}", "\udce9"])
+@pytest.mark.parametrize("text", ['{"step": ', '{"step": "many"}', '{"step": Infinity}', "[" * 60_000, "[1]", "{}", "\udce9"])
 def test_progress_that_cannot_be_read_is_looked_at_again(tmp_path: Path, text: str) -> None:
     path = tmp_path / "progress"
     progress = Progress(str(path))
@@ -115,3 +118,14 @@ def test_lines_that_are_no_metrics_are_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [None, True, "much", [], {"type": "FLOAT"}])
 def test_what_is_no_number_is_no_metric(value: object) -> None:
     assert events_of({"values": {"a": value}, "etimes": {"iteration": {"value": 1}}}) == []
+
+
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """A program may lay one anywhere below the job's directory; opening it would wait for a writer for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert Progress(str(pipe)).news() is None
+    assert MetricsFile(str(pipe)).news() == []
+    log = Log(1, str(pipe), out=os.open(os.devnull, os.O_WRONLY))
+    log.say("still here")
+    write_termination(str(pipe), {"exit_code": 0})

@@ -42,6 +42,18 @@ def test_the_default_nodes() -> None:
         ("nodes: [{name: a, gpus: 4}]", "gpus must be `detect` or"),
         ("nodes: [{name: a, colour: red}]", r"unknown fields \['colour'\]"),
         ("nodes: [", "cannot be read"),
+        ("nodes: [a]", "each of `nodes` must be a mapping"),
+        ("nodes: [{name: a}]\ndefaults: 3", "`defaults` must be a mapping"),
+        ("nodes: [{name: a, cpus: .nan}]", "node a has cpu"),
+        ("nodes: [{name: a, cpus: .inf}]", "node a has cpu"),
+        ("nodes: [{name: a, cpus: [1]}]", "node a has cpu"),
+        ("nodes: [{name: a, gpus: {type: V100, count: true}}]", "gpus must be `detect` or"),
+        ("nodes: [{name: a, gpus: {type: V100, count: 1000000}}]", "gpus must be `detect` or"),
+        ("nodes: [{name: a, labels: [x]}]", "labels must be a mapping"),
+        ("nodes: [{name: a, taints: x}]", "taints must be a list"),
+        ("nodes: [{name: a, taints: [{key: x, effect: Never}]}]", "taints must be a list"),
+        ("a: &a [1]\nnodes: *a", "anchors"),
+        ("nodes: [{name: a, labels: {since: 2026-13-45}}, {}]", "node name ''"),
     ],
 )
 def test_a_bad_nodes_file_is_refused_with_the_place(tmp_path: Path, text: str, message: str) -> None:
@@ -99,8 +111,25 @@ def test_every_image_limits_its_threads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("[]", "mapping `images`"), ("images: {x: {paths: []}}", "unknown settings")]
+    ("text", "message"),
+    [
+        ("[]", "mapping `images`"),
+        ("images: {x: {paths: []}}", "unknown settings"),
+        ("images: {x: 3}", "must have a mapping"),
+        ("images: {x: {command: sh}}", "command must be a list"),
+        ("images: {x: {env: [A]}}", "env must be a mapping"),
+        ("a: &a {}\nimages: {x: *a}", "anchors"),
+    ],
 )
 def test_a_bad_image_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         Images(written(tmp_path, text))
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="no UTF-8"):
+        load_nodes(path)
+    with pytest.raises(UserError, match="cannot be read"):
+        Images(tmp_path)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from ffdl_ops.local.minicluster import logs
 from ffdl_ops.local.minicluster.logs import LogOptions, follow, read, tail
 from ffdl_ops.local.minicluster.times import parse_time
 
@@ -65,3 +68,44 @@ def test_following_gives_everything_once_even_when_entries_are_half_written(tmp_
         return b"".join(got)
 
     assert asyncio.run(run()) == b"one\ntwo\n\nend"
+
+
+_LINES = 20_000
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of several chunks: 20,000 lines, one a second."""
+    entries = []
+    for number in range(_LINES):
+        stamp = f"2026-01-01T{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}.000000001Z"
+        if number % 7 == 0:
+            entries.append(f"{stamp} stdout P half-")
+        entries.append(f"{stamp} stdout F line {number} stdout F {'x' * 50}")
+    return log(tmp_path_factory.mktemp("log"), "\n".join(entries).encode() + b"\n")
+
+
+@pytest.mark.parametrize("since", [None, 0, 1, 999, 9_000, 19_999, 20_000])
+@pytest.mark.parametrize("tail_lines", [None, 0, 1, 10, 12_000, 25_000])
+def test_a_long_log_answers_as_a_short_one(long_log: Path, since: int | None, tail_lines: int | None) -> None:
+    start = parse_time("2026-01-01T00:00:00Z")
+    moment = None if since is None else start + since
+    wanted = [number for number in range(_LINES) if since is None or number >= since]
+    if tail_lines is not None:
+        wanted = wanted[-tail_lines:] if tail_lines else []
+    got = read(long_log, LogOptions(since=moment, tail=tail_lines)).decode().splitlines()
+    assert [int(line.removeprefix("half-").split()[1]) for line in got] == wanted
+
+
+def test_only_what_is_asked_for_is_read_of_a_long_log(long_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = 0
+    original = logs._seconds
+
+    def count(stamp: bytes) -> float:
+        nonlocal seen
+        seen += 1
+        return original(stamp)
+
+    monkeypatch.setattr(logs, "_seconds", count)
+    read(long_log, LogOptions(since=parse_time("2026-01-01T05:00:00Z"), tail=10, limit=1000))
+    assert seen < 5_000

@@ -102,3 +102,38 @@ def test_loading_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("tenants.yaml", b"\xff\xfe\x00", "UTF-8"),
+        ("platform.yaml", b"\xff\xfe\x00", "UTF-8"),
+        ("tenants.yaml", b"tenants: []", "must not be empty"),
+        ("platform.yaml", b"poll: 3\nports: 4", "2 problems in"),
+    ],
+)
+def test_what_is_wrong_with_a_configuration_names_the_file(home: Path, name: str, content: bytes, words: str) -> None:
+    path = home / "config" / name
+    path.write_bytes(content)
+    with pytest.raises(UserError) as refused:
+        Settings.load()
+    assert words in str(refused.value) and str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["{bad", "[]", "", "\x00"])
+def test_damaged_endpoints_are_said_with_what_to_do(home: Path, content: str) -> None:
+    (home / "endpoints.json").write_text(content)
+    with pytest.raises(UserError, match="ffdl up"):
+        Settings.load()
+
+
+@pytest.mark.parametrize("content", ["{bad", "[]", ""])
+def test_damaged_secrets_are_never_replaced_by_new_ones(home: Path, content: str) -> None:
+    from ffdl_ops.core.tenancy.tenants import Tenants
+    from ffdl_ops.local.services.secrets import load_secrets
+
+    (home / "secrets.json").write_text(content)
+    with pytest.raises(UserError, match="from a copy"):
+        load_secrets(home, Tenants.load(TENANTS))
+    assert (home / "secrets.json").read_text() == content

@@ -120,6 +120,30 @@ def test_an_archive_that_would_write_elsewhere_is_refused_and_names_the_entry(
     assert list((tmp_path / "code").iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["x" * 256, "é" * 128, "/".join(["y" * 200] * 6), "d/" + "z" * 300 + "/f"])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsafeArchive, match="a name may have"):
+        _unpack(tmp_path, {name: b"x"})
+
+
+def test_a_zip_that_is_cut_off_is_not_taken_for_a_script(tmp_path: Path) -> None:
+    path = _archive(tmp_path / "code.zip", {"train.py": b"print(1)"})
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(UnsafeArchive, match="can't be read as a zip"):
+        pack_code(path)
+
+
+def test_a_name_that_is_no_text_and_a_link_to_itself_are_said(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / os.fsdecode(b"bad\xff")).write_text("x")
+    with pytest.raises(UnsafeArchive, match="no UTF-8"):
+        pack_code(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "train.py").write_text("print(1)")
+    (tmp_path / "b" / "loop").symlink_to("loop")
+    assert zipfile.ZipFile(io.BytesIO(pack_code(tmp_path / "b")[0])).namelist() == ["train.py"]
+
+
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     with pytest.raises(UnsafeArchive, match="grows"):
         _unpack(tmp_path, {"zeros": bytes(80 << 20)})

@@ -117,3 +117,32 @@ def test_a_helper_with_nothing_to_ask_the_store_imports_no_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("part", ["results", "logs"])
+def test_a_link_in_place_of_a_directory_of_results_or_logs_is_not_followed(tmp_path: Path, part: str) -> None:
+    from ffdl_ops.pod.staging.store import _files, _Part
+    from tests.support.s3 import MemoryStore
+
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "secret").write_text("x")
+    (tmp_path / part).symlink_to(tmp_path / "elsewhere")
+    skipped: list[str] = []
+    assert list(_files(_Part(part, MemoryStore(), str(tmp_path / part), "b", "jobs/job-1"), skipped)) == []
+    assert skipped == [f"{part}: a symbolic link"]
+
+
+def test_a_name_as_long_as_a_name_can_be_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tools write to a longer name first, which the file system would refuse."""
+    from ffdl_ops.adapters.storage.transfer import Download, download
+    from tests.support.s3 import MemoryStore
+
+    def get_file(bucket: str, key: str, path: str) -> int:
+        return Path(f"{path}.12345678").write_bytes(b"data") and Path(f"{path}.12345678").rename(path).stat().st_size
+
+    store = MemoryStore()
+    monkeypatch.setattr(store, "get_file", get_file)
+    path = tmp_path / ("x" * 255)
+    assert download(store, [Download("b", "k", 4, str(path))]) == 4
+    assert path.read_bytes() == b"data" and list(tmp_path.iterdir()) == [path]
+    assert isinstance(from_text("open /x: file name too long", "downloading"), DiskTrouble)

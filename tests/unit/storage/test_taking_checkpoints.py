@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 import time
 import zipfile
 from dataclasses import replace
@@ -330,6 +331,70 @@ def test_the_step_is_read_from_names_else_from_the_programs_progress(bench: Benc
     write(bench.root / "model.pt", checkpoint(1))
     bench.look(2)
     assert newest_complete(bench.store, "b", "job-1").step == 120  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("step", ["99999999999999999999999999", "-4", "true", '"7"', "Infinity", "[" * 5000])
+def test_a_step_that_is_none_is_no_step(bench: Bench, step: str) -> None:
+    (Path(bench.spec.state_dir) / "progress-1.json").write_text(f'{{"step": {step}}}')
+    write(bench.root / "ckpt-99999999999999999999999999.pt", checkpoint(1))
+    assert bench.look(2) == [1]
+    assert newest_complete(bench.store, "b", "job-1").step is None  # type: ignore[union-attr]
+
+
+def test_names_as_long_as_names_can_be_are_taken(bench: Bench) -> None:
+    names = ["x" * 255, "é" * 127, "💾" * 60 + ".pt", "a." + "y" * 250]
+    for name in names:
+        write(bench.root / name, checkpoint(1))
+    assert bench.look(2) == [1]
+    assert bench.paths() == sorted(names)
+
+
+def test_a_pipe_in_place_of_a_report_or_log_keeps_nobody_waiting(bench: Bench) -> None:
+    os.mkfifo(bench.logs / "learner-1.exit.json")
+    os.mkfifo(Path(bench.spec.state_dir) / "progress-1.json")
+    (bench.logs.parent / "helpers").mkdir()
+    os.mkfifo(bench.logs.parent / "helpers" / "helper-a1-l0.log")
+    write(bench.root / "model.pt", checkpoint(1))
+    assert bench.look(2) == [1]
+    assert bench.taker.take_last() is None
+
+
+def test_a_link_in_place_of_the_directory_is_not_followed(bench: Bench, tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere" / "secret.pt", checkpoint(1))
+    bench.root.rmdir()
+    bench.root.symlink_to(tmp_path / "elsewhere")
+    assert bench.look(3) == [] and bench.store.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.safetensors", struct.pack("<Q", 31) + b'{"w": {"data_offsets": [0,"x"]}}'),
+        ("a.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", 32) + b"{'descr': '<f4', 'shape': 'many'}"),
+        ("a.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", 6000) + b"(" * 6000),
+        ("a.json", b"[" * 100_000),
+    ],
+)
+def test_a_header_that_tells_nonsense_does_not_keep_the_other_files(bench: Bench, name: str, content: bytes) -> None:
+    write(bench.root / name, content)
+    write(bench.root / "ckpt-1.pt", checkpoint(1))
+    assert bench.look(40) != []
+    assert "ckpt-1.pt" in bench.paths()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"attempt": "many"}, {"attempt": 1e400}, {"rank": [1]}, {"ranks": -1}, {"links": "x"}, {"links": [1]},
+        {"created": "2026-01-01"}, {"files": [{"size": 1e400}]},
+    ],
+)  # fmt: skip
+def test_a_manifest_that_somebody_has_changed_is_no_generation(bench: Bench, change: dict[str, Any]) -> None:
+    write(bench.root / "ckpt-1.pt", checkpoint(1))
+    bench.look(2)
+    key = next(key for key in bench.store.objects if key.endswith("MANIFEST.json"))
+    bench.store.put_json("b", key, json.loads(bench.store.objects[key]) | change)
+    assert newest_complete(bench.store, "b", "job-1") is None
 
 
 class TestADirectoryPerRank:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -72,7 +73,8 @@ async def send_log(kubelet: Kubelet, target: Target, request: web.Request) -> we
     run = _run(kubelet, pod, _container(pod, query.get("container")), truth(query.get("previous")))
     options = _options(query)
     if not truth(query.get("follow")):
-        return web.Response(body=read(run.log, options), content_type="text/plain")
+        # In a thread: a long log must not keep the server from its other clients.
+        return web.Response(body=await asyncio.to_thread(read, run.log, options), content_type="text/plain")
     response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     await response.prepare(request)
