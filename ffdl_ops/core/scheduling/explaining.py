@@ -5,14 +5,15 @@ Gangs of one lane wait for the same, so what is found for the first of a lane ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from ffdl_ops.core.scheduling.decisions import Holder, Wait, WaitCause
+from ffdl_ops.core.scheduling.decisions import Admit, Holder, Wait, WaitCause
 from ffdl_ops.core.scheduling.index import Index
-from ffdl_ops.core.scheduling.model import GangRequest, Grant, Level, NodeView
+from ffdl_ops.core.scheduling.model import GangRequest, Grant, Level
+from ffdl_ops.core.scheduling.queue import Lane
 from ffdl_ops.core.scheduling.quota import Shortage
 from ffdl_ops.core.scheduling.serving import Line, best_start, holds_up, short_of_everything
 
@@ -37,6 +38,13 @@ def waits(index: Index, now: datetime) -> Iterator[Wait]:
     return _Explanation(index, now).waits()
 
 
+class _Part(NamedTuple):
+    """Nodes that are alike for a gang; `free` of them, in all: GPUs, CPU in thousandths of a core, bytes of memory."""
+
+    nodes: frozenset[str]
+    free: tuple[int, int, int]
+
+
 class _Explanation:
     def __init__(self, index: Index, now: datetime) -> None:
         self.index = index
@@ -46,8 +54,12 @@ class _Explanation:
         self._positions: dict[str, int] = {}
         self._ordered: dict[Any, list[tuple[datetime | None, int]]] = {}
         self._holders: dict[Any, tuple[Holder, ...]] = {}
+        self._parts: dict[Any, _Part] = {}
+        self._unkept: dict[int, Admit | None] = {}
 
     def waits(self) -> Iterator[Wait]:
+        if not self.index.policy.strict:
+            self._unkept = self._starts_without_reservations()
         for request in self.index.queue.in_order():
             position = self._positions.get(request.tenant, 0) + 1
             self._positions[request.tenant] = position
@@ -58,10 +70,23 @@ class _Explanation:
         lane = self.index.queue.lane_of(request.job_id)
         why = self._known.get(id(lane))
         if why is None or request.job_id in self.index.reservations:
-            why = self._why(request, lane.level, None)
+            why = self._why(request, lane.level, None, lane)
             if request.job_id not in self.index.reservations:
                 self._known[id(lane)] = why
         return why
+
+    def _starts_without_reservations(self) -> dict[int, Admit | None]:
+        """How the first of each lane would start if nothing were kept for anybody; all lanes at once, since lifting costs."""
+        index = self.index
+        found: dict[int, Admit | None] = {}
+        kept = index.reservations
+        if kept and index.closed is None:
+            with index.without(*kept.values()):
+                for lane in index.queue.lanes.values():
+                    first = next((one.request for one in lane.entries if one.job_id not in kept), None)
+                    if first is not None and first.tenant in index.tenants:
+                        found[id(lane)] = best_start(index, first, lane.level)
+        return found
 
     def _strict(self, request: GangRequest) -> _Why:
         """In strict order: the first of a line has its own reason, those behind it wait for the first."""
@@ -81,7 +106,7 @@ class _Explanation:
         holder = Holder(ahead.job_id, ahead.tenant, 0, ahead.user)
         return _Why(WaitCause.ORDER, (holder,), None, _needs(request))
 
-    def _why(self, request: GangRequest, level: Level, line: Line | None) -> _Why:
+    def _why(self, request: GangRequest, level: Level, line: Line | None, lane: Lane | None = None) -> _Why:
         index = self.index
         if index.closed is not None:
             return _Why(WaitCause.CLOSED, (), None, {**_needs(request), "closed": index.closed})
@@ -93,8 +118,11 @@ class _Explanation:
                 return self._plainly(request, index.policy.loosest(request), line)
         kept = list(index.reservations.values())
         if kept:
-            with index.without(*kept):
-                start = best_start(index, request, level, line=line)
+            if lane is not None:
+                start = self._unkept.get(id(lane))
+            else:
+                with index.without(*kept):
+                    start = best_start(index, request, level, line=line)
             if start is not None:
                 return self._reserved(request, {place.node for place in start.placements})
         return self._plainly(request, level, line)
@@ -134,8 +162,13 @@ class _Explanation:
         if all(one.never for one in short):
             numbers["never"] = True
         lenders = first.cause is WaitCause.FAIR_SHARE
-        scope = ("cohort" if lenders else "tenant", request.tenant, first.gpu_type, first.user)
-        grants = list(self._accountable(request.tenant, first, lenders=lenders))
+        cohort = self.index.tenants[request.tenant].cohort
+        scope = ("cohort", cohort) if lenders else ("tenant", request.tenant)
+        scope = (*scope, first.gpu_type, first.user)
+
+        def grants() -> Iterator[Grant]:
+            return self._accountable(request.tenant, first, lenders=lenders)
+
         earliest = None
         if first.gpu_type is not None and not first.never:
             missing = first.held + first.needed - first.limit
@@ -146,10 +179,9 @@ class _Explanation:
         """Whose grants count against the limit: its own tenant's (or user's), or those of everybody in its cohort."""
         index = self.index
         cohort = index.tenants[tenant].cohort
-        for grant in index.grants.values():
-            limits = index.tenants.get(grant.tenant)
-            same = grant.tenant == tenant or (lenders and limits is not None and limits.cohort == cohort)
-            if not same or (short.user and grant.user != short.user):
+        names = [one.name for one in index.tenants.values() if one.cohort == cohort] if lenders else [tenant]
+        for grant in (grant for name in names for grant in index.grants_of(name)):
+            if short.user and grant.user != short.user:
                 continue
             if short.gpu_type is None or (grant.gpus and (grant.gpu_type or "") == short.gpu_type):
                 yield grant
@@ -157,21 +189,12 @@ class _Explanation:
     def _no_room(self, request: GangRequest, kinds: Sequence[str | None], level: Level) -> _Why:
         index = self.index
         free, scattered, never = 0, False, True
-        nodes: list[NodeView] = []
-        for kind in kinds:
-            rooms = [
-                room
-                for room in index.rooms.rooms.values()
-                if (kind is None or room.kind == kind) and room.node.name not in request.excluded_nodes
-            ]
-            nodes += [room.node for room in rooms]
-            sums = (
-                (sum(max(room.gpus, 0) for room in rooms), request.gpus),
-                (sum(max(room.cpu_millis, 0) for room in rooms), request.cpu_millis),
-                (sum(max(room.memory_bytes, 0) for room in rooms), request.memory_bytes),
-            )
-            free += sums[0][0] if request.gpus else 0
-            scattered = scattered or (bool(rooms) and all(have >= need * request.learners_min for have, need in sums))
+        parts = [self._part(kind, request.excluded_nodes) for kind in kinds]
+        for kind, part in zip(kinds, parts, strict=True):
+            needs = (request.gpus, request.cpu_millis, request.memory_bytes)
+            free += part.free[0] if request.gpus else 0
+            enough = all(have >= need * request.learners_min for have, need in zip(part.free, needs, strict=True))
+            scattered = scattered or (bool(part.nodes) and enough)
             never = never and not index.possible(request, kind)
         closed = [
             node.name
@@ -181,7 +204,7 @@ class _Explanation:
         numbers = {
             **_needs(request),
             "kinds": [kind or ("any" if kind is None else "unnamed") for kind in kinds or [request.gpu_type]],
-            "nodes": len(nodes),
+            "nodes": sum(len(part.nodes) for part in parts),
             "free_gpus": free,
             "level": level.name.lower(),
         }
@@ -191,29 +214,52 @@ class _Explanation:
             numbers["closed_nodes"] = sorted(closed)[:HOLDERS_NAMED]
         if request.excluded_nodes:
             numbers["excluded_nodes"] = sorted(request.excluded_nodes)[:HOLDERS_NAMED]
-        names = {node.name for node in nodes}
         scope = ("nodes", tuple(kinds), request.excluded_nodes)
-        grants = [grant for grant in index.grants.values() if any(place.node in names for place in grant.placements)]
+
+        def grants() -> Iterator[Grant]:
+            return self._on(frozenset[str]().union(*(part.nodes for part in parts)))
+
         missing = request.gpus * request.learners_min - free
         earliest = None if never or not request.gpus else self._when_free(scope, grants, max(missing, 1))
         cause = WaitCause.FRAGMENTATION if scattered else WaitCause.CAPACITY
         return _Why(cause, self._named(scope, grants), earliest, numbers)
 
-    def _named(self, scope: Any, grants: Iterable[Grant]) -> tuple[Holder, ...]:
+    def _part(self, kind: str | None, excluded: frozenset[str]) -> _Part:
+        """The usable nodes with GPUs of a type."""
+        known = self._parts.get((kind, excluded))
+        if known is None:
+            rooms = [
+                room
+                for room in self.index.rooms.rooms.values()
+                if (kind is None or room.kind == kind) and room.node.name not in excluded
+            ]
+            free = (
+                sum(max(room.gpus, 0) for room in rooms),
+                sum(max(room.cpu_millis, 0) for room in rooms),
+                sum(max(room.memory_bytes, 0) for room in rooms),
+            )
+            known = self._parts[kind, excluded] = _Part(frozenset(room.node.name for room in rooms), free)
+        return known
+
+    def _on(self, nodes: frozenset[str]) -> Iterator[Grant]:
+        """Who holds something of these nodes."""
+        return (one for one in self.index.grants.values() if any(place.node in nodes for place in one.placements))
+
+    def _named(self, scope: Any, grants: Callable[[], Iterable[Grant]]) -> tuple[Holder, ...]:
         """The largest holders."""
         known = self._holders.get(scope)
         if known is None:
-            largest = sorted(grants, key=lambda one: (-one.gpus_total, one.job_id))[:HOLDERS_NAMED]
+            largest = sorted(grants(), key=lambda one: (-one.gpus_total, one.job_id))[:HOLDERS_NAMED]
             known = self._holders[scope] = tuple(
                 Holder(one.job_id, one.tenant, one.gpus_total, one.user, one.expected_end) for one in largest
             )
         return known
 
-    def _when_free(self, scope: Any, grants: Iterable[Grant], missing: int) -> datetime | None:
+    def _when_free(self, scope: Any, grants: Callable[[], Iterable[Grant]], missing: int) -> datetime | None:
         """When so many GPUs have become free, if everybody ends as expected and nobody else starts; a lower bound."""
         ends = self._ordered.get(scope)
         if ends is None:
-            known = sorted((one.expected_end, one.gpus_total) for one in grants if one.expected_end is not None)
+            known = sorted((one.expected_end, one.gpus_total) for one in grants() if one.expected_end is not None)
             ends = self._ordered[scope] = [(end, gpus) for end, gpus in known]
         for end, gpus in ends:
             missing -= gpus
