@@ -55,6 +55,7 @@ class _Explanation:
         self._ordered: dict[Any, list[tuple[datetime | None, int]]] = {}
         self._holders: dict[Any, tuple[Holder, ...]] = {}
         self._parts: dict[Any, _Part] = {}
+        self._lifted = ""
         self._unkept: dict[int, Admit | None] = {}
 
     def waits(self) -> Iterator[Wait]:
@@ -114,8 +115,12 @@ class _Explanation:
             return _Why(WaitCause.QUOTA, (), None, {**_needs(request), "no_tenant": True})
         mine = index.reservations.get(request.job_id)
         if mine is not None:
-            with index.without(mine):
-                return self._plainly(request, index.policy.loosest(request), line)
+            self._lifted = request.job_id
+            try:
+                with index.without(mine):
+                    return self._plainly(request, index.policy.loosest(request), line)
+            finally:
+                self._lifted = ""
         kept = list(index.reservations.values())
         if kept:
             if lane is not None:
@@ -163,8 +168,8 @@ class _Explanation:
             numbers["never"] = True
         lenders = first.cause is WaitCause.FAIR_SHARE
         cohort = self.index.tenants[request.tenant].cohort
-        scope = ("cohort", cohort) if lenders else ("tenant", request.tenant)
-        scope = (*scope, first.gpu_type, first.user)
+        whose = ("cohort", cohort) if lenders else ("tenant", request.tenant)
+        scope = (*whose, first.gpu_type, first.user)
 
         def grants() -> Iterator[Grant]:
             return self._accountable(request.tenant, first, lenders=lenders)
@@ -226,7 +231,7 @@ class _Explanation:
 
     def _part(self, kind: str | None, excluded: frozenset[str]) -> _Part:
         """The usable nodes with GPUs of a type."""
-        known = self._parts.get((kind, excluded))
+        known = self._parts.get((kind, excluded, self._lifted))
         if known is None:
             rooms = [
                 room
@@ -238,7 +243,7 @@ class _Explanation:
                 sum(max(room.cpu_millis, 0) for room in rooms),
                 sum(max(room.memory_bytes, 0) for room in rooms),
             )
-            known = self._parts[kind, excluded] = _Part(frozenset(room.node.name for room in rooms), free)
+            known = self._parts[kind, excluded, self._lifted] = _Part(frozenset(room.node.name for room in rooms), free)
         return known
 
     def _on(self, nodes: frozenset[str]) -> Iterator[Grant]:
