@@ -6,7 +6,7 @@ lent), then priority, then the tenants' shares, then the policy's own rank, arri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any
@@ -66,31 +66,84 @@ class _Stream:
         self.cursors = [(one, at + steps if one is lane else at) for one, at in self.cursors]
 
 
+class _Turn:
+    """What one tenant wants, the most urgent first.
+
+    The tenant's share, which changes with everything that it is given, orders tenants and not what is within one: so only its
+    first has to be looked at again, not each of its lanes.
+    """
+
+    __slots__ = ("heap",)
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[_Key, int, _Stream]] = []
+
+    def push(self, index: Index, number: int, stream: _Stream) -> None:
+        """Put a stream in, or back, unless nothing of it is left."""
+        head = stream.head()
+        if head is not None:
+            entry = head[0]
+            heappush(self.heap, ((not _within_quota(index, entry.request), *entry[:_FACTS]), number, stream))
+
+    def head(self, index: Index) -> Entry | None:
+        """The next to be tried. What gangs are ordered by only ever grows while others are served."""
+        while self.heap:
+            key, number, stream = self.heap[0]
+            head = stream.head()
+            if head is not None and (key[0] or _within_quota(index, head[0].request)):
+                return head[0]
+            heappop(self.heap)
+            self.push(index, number, stream)
+        return None
+
+
 def serve(index: Index, now: datetime) -> Iterator[Admit]:
     """Start what can start, among the lanes that have not been tried since something changed."""
     lines: dict[str, Line] = {}
-    heap: list[tuple[_Key, int, _Stream]] = []
-    for position, stream in enumerate(_streams(index)):
-        _push(index, heap, position, stream)
+    heap: list[tuple[_Key, int, _Turn]] = []
+    for position, turn in enumerate(_turns(index)):
+        _push(index, heap, position, turn)
     while heap:
-        key, position, stream = heappop(heap)
-        head = stream.head()
-        if head is None:
+        key, position, turn = heappop(heap)
+        first = turn.head(index)
+        if first is None:
             continue
-        entry, lane = head
-        if urgency(index, entry) > key:
-            _push(index, heap, position, stream)
+        if urgency(index, first) > key:
+            _push(index, heap, position, turn)
             continue
-        found = _start(index, lane, entry.request, now, lines)
+        _, number, stream = heappop(turn.heap)
+        found = _serve_first(index, stream, now, lines)
         if found is not None:
             yield found
-        elif entry.job_id in index.reservations:
-            stream.move(lane, 1)  # it has its own way to start; those behind it may take what is kept for nobody
-        elif index.policy.strict:
-            stream.move(lane, _pass_by(index, entry.request, lines))
-        else:
-            continue
-        _push(index, heap, position, stream)
+        if stream.cursors:
+            turn.push(index, number, stream)
+        _push(index, heap, position, turn)
+
+
+def _serve_first(index: Index, stream: _Stream, now: datetime, lines: dict[str, Line]) -> Admit | None:
+    """Try the next of a stream; one that must wait is passed by, or ends the stream."""
+    head = stream.head()
+    if head is None:
+        return None
+    entry, lane = head
+    found = _start(index, lane, entry.request, now, lines)
+    if found is not None:
+        return found
+    if entry.job_id in index.reservations:
+        stream.move(lane, 1)  # it has its own way to start; those behind it may take what is kept for nobody
+    elif index.policy.strict:
+        stream.move(lane, _pass_by(index, entry.request, lines))
+    else:
+        stream.cursors = []
+    return None
+
+
+def _turns(index: Index) -> Iterable[_Turn]:
+    turns: dict[str, _Turn] = {}
+    for number, stream in enumerate(_streams(index)):
+        tenant = stream.cursors[0][0].tenant
+        turns.setdefault(tenant, _Turn()).push(index, number, stream)
+    return turns.values()
 
 
 def _streams(index: Index) -> list[_Stream]:
@@ -105,10 +158,10 @@ def _streams(index: Index) -> list[_Stream]:
     return [_Stream(mine) for mine in tenants.values()]
 
 
-def _push(index: Index, heap: list[tuple[_Key, int, _Stream]], position: int, stream: _Stream) -> None:
-    head = stream.head()
-    if head is not None:
-        heappush(heap, (urgency(index, head[0]), position, stream))
+def _push(index: Index, heap: list[tuple[_Key, int, _Turn]], position: int, turn: _Turn) -> None:
+    first = turn.head(index)
+    if first is not None:
+        heappush(heap, (urgency(index, first), position, turn))
 
 
 def urgency(index: Index, entry: Entry) -> _Key:
@@ -250,3 +303,5 @@ def _kept_nodes(index: Index, line: Line) -> frozenset[str]:
 
 
 _DONE = 1 << 30
+_FACTS = 5
+"""So many fields of an entry order it; the last is the gang itself."""
