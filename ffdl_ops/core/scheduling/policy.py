@@ -136,11 +136,10 @@ class Policy:
             moments_s.append(self.reserve_after_s)
         if self.age_limit_s is not None and self.order not in (Order.FAIR, Order.FIFO):
             moments_s.append(self.age_limit_s)
-        if not moments_s:
-            return None
         since = request.waits_since
-        moments = [since + timedelta(seconds=moment) for moment in moments_s]
-        return min((moment for moment in moments if moment > now), default=None)
+        waited_s = (now - since).total_seconds()
+        nearest_s = min((moment for moment in moments_s if moment > waited_s), default=None)
+        return None if nearest_s is None else since + timedelta(seconds=nearest_s)
 
     def loosest(self, request: GangRequest) -> Level:
         """How close together its learners must be when it has waited long enough."""

@@ -22,15 +22,28 @@ from ffdl_ops.core.scheduling.queue import Entry, Lane
 from ffdl_ops.core.scheduling.reserving import reservation_for
 from ffdl_ops.core.scheduling.serving import best_start, urgency
 
+_NOBODY = float("inf")
+
 __all__ = ["lost_gpu_seconds", "preempt"]
 
 
 def preempt(index: Index, now: datetime) -> Iterator[Preempt | Reserve]:
     """Find for each gang that has a right to it who must stop for it, in the order of the queue."""
     borrowed = _borrowed(index)
-    lanes = [lane for lane in index.queue.lanes.values() if _may(index, lane.entries[0], borrowed)]
-    for lane in sorted(lanes, key=lambda one: urgency(index, one.entries[0])):
-        yield from _serve_lane(index, lane, borrowed, now)
+    lowest: dict[str, float] = {}
+    lanes = [lane for lane in index.queue.lanes.values() if _may(index, lane.entries[0], borrowed, lowest)]
+    lanes.sort(key=lambda one: urgency(index, one.entries[0]))
+    # Whoever stops already is as good as gone to all of these.
+    stopping = [grant for grant in index.grants.values() if grant.preempting]
+    for grant in stopping:
+        index.lift(grant)
+    try:
+        hopeless = _hopeless(index, lanes, borrowed)
+        for lane in lanes:
+            yield from _serve_lane(index, lane, borrowed, now, stopping, hopeless=id(lane) in hopeless)
+    finally:
+        for grant in stopping:
+            index.put_back(grant)
 
 
 def lost_gpu_seconds(grant: Grant, now: datetime) -> float:
@@ -39,18 +52,22 @@ def lost_gpu_seconds(grant: Grant, now: datetime) -> float:
     return 0.0 if since is None else max((now - since).total_seconds(), 0.0) * grant.gpus_total
 
 
-def _serve_lane(index: Index, lane: Lane, borrowed: set[str], now: datetime) -> Iterator[Preempt | Reserve]:
+def _serve_lane(
+    index: Index, lane: Lane, borrowed: set[str], now: datetime, stopping: list[Grant], *, hopeless: bool
+) -> Iterator[Preempt | Reserve]:
     """One gang after the other, until nobody is left who could stop for the next."""
     for entry in list(lane.entries):
         request = entry.request
         if request.job_id in index.reservations:
             continue
-        victims = _victims(index, entry, borrowed, now)
+        victims = _victims(index, entry, borrowed, now, hopeless=hopeless)
         if victims is None:
             return
         start, stopped = victims
         for grant, why in stopped:
             index.changed(_told(grant))
+            index.lift(grant)
+            stopping.append(grant)
             yield Preempt(grant.job_id, grant.epoch, request.job_id, request.tenant, why, lost_gpu_seconds(grant, now))
         kept = reservation_for(request, start, now, preemption=True)
         index.keep(kept)
@@ -58,7 +75,7 @@ def _serve_lane(index: Index, lane: Lane, borrowed: set[str], now: datetime) -> 
 
 
 def _victims(
-    index: Index, entry: Entry, borrowed: set[str], now: datetime
+    index: Index, entry: Entry, borrowed: set[str], now: datetime, *, hopeless: bool
 ) -> tuple[Admit, list[tuple[Grant, str]]] | None:
     """Whom to stop, and where the gang then goes.
 
@@ -67,15 +84,28 @@ def _victims(
     """
     request = entry.request
     own = {grant.job_id: why for grant, why in _own(index, entry, now)}
+    if hopeless and not own:
+        return None
     others = {job_id: "borrowed" for job_id in borrowed if index.grants[job_id].tenant != request.tenant}
-    with index.without(*(grant for grant in index.grants.values() if grant.preempting)):
-        if best_start(index, request, index.policy.loosest(request)) is not None:
-            return None
-        for reasons, borrow in (({**others, **own}, False), (own, True)):
-            found = _fewest(index, request, reasons, now, borrow=borrow) if reasons else None
-            if found is not None:
-                return found
+    if best_start(index, request, index.policy.loosest(request)) is not None:
+        return None
+    for reasons, borrow in (({**others, **own}, False), (own, True)):
+        found = _fewest(index, request, reasons, now, borrow=borrow) if reasons else None
+        if found is not None:
+            return found
     return None
+
+
+def _hopeless(index: Index, lanes: list[Lane], borrowed: set[str]) -> set[int]:
+    """Lanes whose gangs would not fit even if all stopped who borrow; asked for all lanes at once, since lifting costs."""
+    if index.policy.strict:
+        return set()  # the gangs of a lane are not alike
+    with index.without(*(index.grants[job_id] for job_id in borrowed)):
+        return {
+            id(lane)
+            for lane in lanes
+            if best_start(index, lane.entries[0].request, index.policy.loosest(lane.entries[0].request), borrow=False) is None
+        }
 
 
 def _fewest(
@@ -111,7 +141,7 @@ def _without_spared(index: Index, request: GangRequest, chosen: Iterable[Grant],
             yield grant
 
 
-def _may(index: Index, entry: Entry, borrowed: set[str]) -> bool:
+def _may(index: Index, entry: Entry, borrowed: set[str], lowest: dict[str, float]) -> bool:
     """Whether there is anybody at all who might have to stop for the first of a lane."""
     request = entry.request
     if request.tenant not in index.tenants or not (borrowed or index.grants):
@@ -121,8 +151,10 @@ def _may(index: Index, entry: Entry, borrowed: set[str]) -> bool:
         index.accounts.within_quota(request, request.learners_min, kind) for kind in index.rooms.kinds(request)
     ):
         return True
-    lowest = min((grant.priority for grant in index.grants_of(request.tenant)), default=None)
-    return lowest is not None and (lowest < request.priority or index.policy.preempts)
+    if request.tenant not in lowest:
+        lowest[request.tenant] = min((grant.priority for grant in index.grants_of(request.tenant)), default=_NOBODY)
+    least = lowest[request.tenant]
+    return least < request.priority or (index.policy.preempts and least is not _NOBODY)
 
 
 def _own(index: Index, entry: Entry, now: datetime) -> Iterator[tuple[Grant, str]]:
