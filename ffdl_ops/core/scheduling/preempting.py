@@ -20,7 +20,7 @@ from ffdl_ops.core.scheduling.index import Index
 from ffdl_ops.core.scheduling.model import GangRequest, Grant
 from ffdl_ops.core.scheduling.queue import Entry, Lane
 from ffdl_ops.core.scheduling.reserving import reservation_for
-from ffdl_ops.core.scheduling.serving import best_start, urgency
+from ffdl_ops.core.scheduling.serving import best_start, holds_up, urgency
 
 _NOBODY = float("inf")
 
@@ -30,8 +30,12 @@ __all__ = ["lost_gpu_seconds", "preempt"]
 def preempt(index: Index, now: datetime) -> Iterator[Preempt | Reserve]:
     """Find for each gang that has a right to it who must stop for it, in the order of the queue."""
     borrowed = _borrowed(index)
+    if not borrowed and not index.policy.preempts and not index.some_outrank():
+        return
     lowest: dict[str, float] = {}
-    lanes = [lane for lane in index.queue.lanes.values() if _may(index, lane.entries[0], borrowed, lowest)]
+    lanes = [lane for lane in index.queue.lanes.values() if _may(index, _leader(index, lane), borrowed, lowest)]
+    if not lanes:
+        return
     lanes.sort(key=lambda one: urgency(index, one.entries[0]))
     # Whoever stops already is as good as gone to all of these.
     stopping = [grant for grant in index.grants.values() if grant.preempting]
@@ -44,6 +48,13 @@ def preempt(index: Index, now: datetime) -> Iterator[Preempt | Reserve]:
     finally:
         for grant in stopping:
             index.put_back(grant)
+
+
+def _leader(index: Index, lane: Lane) -> Entry:
+    """Who goes first in a lane: where nobody passes, the first that holds up those behind it."""
+    if index.policy.strict:
+        return next((one for one in lane.entries if holds_up(index, one.request)), lane.entries[0])
+    return lane.entries[0]
 
 
 def lost_gpu_seconds(grant: Grant, now: datetime) -> float:
@@ -61,6 +72,8 @@ def _serve_lane(
         if request.job_id in index.reservations:
             continue
         victims = _victims(index, entry, borrowed, now, hopeless=hopeless)
+        if victims is None and index.policy.strict and not holds_up(index, request):
+            continue  # those behind it ask for something else, and need not wait for it
         if victims is None:
             return
         start, stopped = victims
