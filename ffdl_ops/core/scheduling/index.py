@@ -6,6 +6,7 @@ from a snapshot does; it is only faster, since it remembers for which lanes noth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -55,11 +56,13 @@ class Index:
         self.closed = snapshot.closed
         self.nodes = {node.name: node for node in snapshot.nodes}
         usable = [node for node in snapshot.nodes if node.usable]
-        self.rooms = Rooms(usable)
+        # What is held is taken before the rooms are put in order: moving each once for every grant would take most of the time.
+        self.rooms = Rooms(usable, ((grant.placements, _need(grant)) for grant in snapshot.grants))
         self.idle = Rooms(usable)
         self.accounts = Accounts(tenants)
         self.grants: dict[str, Grant] = {}
         self._by_tenant: dict[str, dict[str, Grant]] = {}
+        self._priorities: Counter[int] = Counter()
         self.reservations: dict[str, Reservation] = {}
         self.queue = Queue(policy)
         self.untried: dict[int, Lane] = {}
@@ -69,7 +72,8 @@ class Index:
         self._shares: dict[str, float] = {}
         self._totals: tuple[dict[str, int], int, int] | None = None
         for grant in snapshot.grants:
-            self.granted(grant)
+            self._note_grant(grant)
+            self.accounts.add(grant)
         for request in queue:
             self.came(request, now)
         for reservation in snapshot.reservations:
@@ -99,8 +103,7 @@ class Index:
         """A gang holds places (and waits no more)."""
         self.queue.remove(grant.job_id)
         self.unkeep(grant.job_id)
-        self._keep_grant(grant)
-        self._epoch = max(self._epoch, grant.epoch)
+        self._note_grant(grant)
         self._count(grant, 1)
 
     def released(self, job_id: str) -> None:
@@ -108,12 +111,16 @@ class Index:
         grant = self.grants.pop(job_id, None)
         if grant is not None:
             del self._by_tenant[grant.tenant][job_id]
+            self._priorities[grant.priority] -= 1
             self._count(grant, -1)
             self._try(*self.queue.lanes.values())
 
     def changed(self, grant: Grant) -> None:
         """Something other than the places of a live grant has changed: its checkpoint, its expected end, …"""
-        if grant.job_id in self.grants:
+        before = self.grants.get(grant.job_id)
+        if before is not None:
+            self._priorities[before.priority] -= 1
+            self._priorities[grant.priority] += 1
             self._keep_grant(grant)
 
     def node_changed(self, node: NodeView) -> None:
@@ -158,6 +165,11 @@ class Index:
     def grants_of(self, tenant: str) -> Iterable[Grant]:
         """What a tenant's jobs hold."""
         return self._by_tenant.get(tenant, {}).values()
+
+    def some_outrank(self) -> bool:
+        """Whether anything that waits has a higher priority than anything that runs."""
+        lowest = min((one for one, count in self._priorities.items() if count), default=None)
+        return lowest is not None and any(one > lowest for one, count in self.queue.priorities.items() if count)
 
     def next_epoch(self) -> int:
         """A number for a grant that this index makes."""
@@ -219,6 +231,11 @@ class Index:
         self._count(held, 1)
 
     # How it is kept
+
+    def _note_grant(self, grant: Grant) -> None:
+        self._priorities[grant.priority] += 1
+        self._keep_grant(grant)
+        self._epoch = max(self._epoch, grant.epoch)
 
     def _keep_grant(self, grant: Grant) -> None:
         self.grants[grant.job_id] = grant

@@ -7,6 +7,7 @@ lets nobody pass a waiting gang, a lane is all that a tenant wants of one GPU ty
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from heapq import heappop, heappush
@@ -60,6 +61,7 @@ class Queue:
         self.lanes: dict[_LaneKey, Lane] = {}
         self.requests: dict[str, GangRequest] = {}
         self.due: set[str] = set()
+        self.priorities: Counter[int] = Counter()
         self.waiting: dict[str, dict[str, int]] = {}
         self._places: dict[str, tuple[_LaneKey, Entry]] = {}
         self._timers: list[tuple[datetime, str]] = []
@@ -72,6 +74,7 @@ class Queue:
         if request.job_id in self.requests:
             self.remove(request.job_id)
         self.requests[request.job_id] = request
+        self.priorities[request.priority] += 1
         kinds = self.waiting.setdefault(request.tenant, {})
         kind = lane_kind(request)
         kinds[kind] = kinds.get(kind, 0) + 1
@@ -84,6 +87,7 @@ class Queue:
             self._displace(job_id)
             self.waiting[request.tenant][lane_kind(request)] -= 1
             self.due.discard(job_id)
+            self.priorities[request.priority] -= 1
         return request
 
     def lane_of(self, job_id: str) -> Lane:

@@ -44,6 +44,12 @@ class Room:
         self.cpu_millis = node.cpu_millis
         self.memory_bytes = node.memory_bytes
 
+    def give(self, need: Need, count: int) -> None:
+        """Let so many learners have what they take."""
+        self.gpus -= need.gpus * count
+        self.cpu_millis -= need.cpu_millis * count
+        self.memory_bytes -= need.memory_bytes * count
+
     def slots(self, need: Need) -> int:
         """How many such learners fit here."""
         return _slots(self.gpus, self.cpu_millis, self.memory_bytes, need)
@@ -108,14 +114,21 @@ class Pool:
 class Rooms:
     """Free room of every usable node. What is held on a node that is gone or closed takes nothing elsewhere."""
 
-    def __init__(self, nodes: Iterable[NodeView]) -> None:
+    def __init__(self, nodes: Iterable[NodeView], held: Iterable[tuple[Iterable[Placement], Need]] = ()) -> None:
         self.rooms: dict[str, Room] = {}
         self._everything = Pool()
         self._kinds: dict[str, Pool] = {}
         self._racks: dict[str, dict[str | None, Pool]] = {}
         self._racked = 0
         for node in nodes:
-            self.add(node)
+            self.rooms[node.name] = Room(node)
+            self._racked += bool(node.rack)
+        for placements, need in held:
+            for _, name in placements:
+                if name in self.rooms:
+                    self.rooms[name].give(need, 1)
+        for room in self.rooms.values():
+            self._insert(room)
 
     def add(self, node: NodeView) -> None:
         """A node that can be used, with nothing held on it."""
@@ -145,9 +158,7 @@ class Rooms:
             room = self.rooms.get(name)
             if room is not None:
                 self._withdraw(room)
-                room.gpus -= need.gpus * count
-                room.cpu_millis -= need.cpu_millis * count
-                room.memory_bytes -= need.memory_bytes * count
+                room.give(need, count)
                 self._insert(room)
 
     def kinds(self, request: GangRequest) -> Sequence[str | None]:
