@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ffdl_ops.adapters.cluster.observe import node_view
+from ffdl_ops.adapters.cluster.others import Others, beside
 from ffdl_ops.adapters.cluster.specs import HELPER_CPU_MILLIS, HELPER_MEMORY_BYTES
 from ffdl_ops.core.accounting.holdings import gpu_seconds
 from ffdl_ops.core.jobs.manifest import load_manifest
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["CLOCK", "AdmissionClock", "Standing", "ask", "places_are_free", "request_of", "run_pass", "waiting_words"]
 
 _log = logging.getLogger(__name__)
+_OTHERS = Others()
 
 
 def request_of(svc: Services, job: JobRecord) -> GangRequest:
@@ -85,7 +87,7 @@ def run_pass(svc: Services) -> dict[str, Wait]:
     :returns: by job id, why each job that still waits does.
     """
     label = svc.platform.scheduler.rack_label
-    nodes = [node_view(node, label) for node in svc.cluster.nodes()]
+    nodes = beside([node_view(node, label) for node in svc.cluster.nodes()], _OTHERS.taken(svc.cluster))
     tenants = {tenant.name: tenant for tenant in svc.settings.tenants}
     decisions = svc.ledger.admission_pass(nodes, tenants, svc.platform.scheduler.rules, now())
     if any(isinstance(decision, Admit) for decision in decisions):

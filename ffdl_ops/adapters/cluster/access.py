@@ -37,8 +37,10 @@ NAMESPACE_RULES: tuple[Manifest, ...] = (
 KUEUE_RULES: tuple[Manifest, ...] = (_rule(GROUP, "workloads", "get"),)
 """In each tenant's namespace as well, where Kueue admits gangs."""
 
-CLUSTER_RULES: tuple[Manifest, ...] = (_rule("", "nodes", "list"),)
-"""In the whole cluster: sizes and GPU types of nodes, which admission counts with."""
+CLUSTER_RULES: tuple[Manifest, ...] = (_rule("", "nodes", "list"), _rule("", "pods", "list"))
+"""In the whole cluster: sizes and GPU types of nodes, and what others' pods take of them, which admission counts with.
+
+Without the second, gangs are placed by leases alone."""
 
 
 def role_and_binding(cluster: OnCluster, meta: Manifest) -> list[Manifest]:

@@ -162,6 +162,11 @@ class Cluster:
             f"list pods {selector}", self.core.list_namespaced_pod, namespace, label_selector=selector
         ).items
 
+    def pods_everywhere(self, selector: str) -> list[k8s.V1Pod]:
+        """The pods of all namespaces that a label selector matches."""
+        listed = self.core.list_pod_for_all_namespaces
+        return self.call(f"list all pods {selector}", listed, label_selector=selector).items
+
     def delete_pod(self, namespace: str, name: str, *, uid: str | None = None, grace_s: int | None = None) -> bool:
         """Ask for a pod's end; ``False`` when it is gone already (or another pod has its name by now)."""
         from kubernetes import client

@@ -51,7 +51,8 @@ class Leases(LedgerPart):
             waits = {wait.job_id: wait for wait in open_waits}
             for decision in decisions:
                 if isinstance(decision, Admit):
-                    self._grant(session, decision, entries[decision.job_id], now)
+                    entry = entries[decision.job_id]
+                    self._grant(session, decision, entry, now, aged=policy.ages(request_of(entry), now))
                 elif isinstance(decision, Preempt):
                     self._preempt(session, decision, now)
                 elif isinstance(decision, Reserve):
@@ -133,7 +134,7 @@ class Leases(LedgerPart):
         if tenant is not None:
             write_audit(session, SCHEDULER, "preempt", now, words, tenant=tenant, job_id=decision.job_id)
 
-    def _grant(self, session: Session, admit: Admit, entry: QueueEntry, now: datetime) -> None:
+    def _grant(self, session: Session, admit: Admit, entry: QueueEntry, now: datetime, *, aged: bool) -> None:
         """Write the lease. The job's lock keeps it from being put into the queue again at the same moment."""
         self._locked(session, admit.job_id)
         request = request_of(entry)
@@ -152,6 +153,7 @@ class Leases(LedgerPart):
                 priority=entry.priority,
                 expected_end=request.expected_end(now),
                 served_gpu_s=entry.served_gpu_s,
+                aged=aged,
             )
         )
         gpus = entry.gpus * len(admit.placements)

@@ -157,6 +157,7 @@ class Lease(Base):
     priority: Mapped[int] = mapped_column(server_default="0")
     expected_end: Mapped[datetime | None]
     served_gpu_s: Mapped[float] = mapped_column(server_default="0")
+    aged: Mapped[bool] = mapped_column(server_default="false")
     saved_at: Mapped[datetime | None]
     preempted_at: Mapped[datetime | None]
     preemption: Mapped[dict[str, Any] | None]

@@ -166,6 +166,7 @@ class LeaseRecord:
     priority: int = 0
     expected_end: datetime | None = None
     served_gpu_s: float = 0.0
+    aged: bool = False
     saved_at: datetime | None = None
     preempted_at: datetime | None = None
     preemption: dict[str, Any] | None = None
@@ -193,6 +194,7 @@ class LeaseRecord:
             saved_at=self.saved_at or self.granted_at,
             expected_end=self.expected_end,
             served_gpu_s=self.served_gpu_s,
+            aged=self.aged,
             preempting=self.preempted_at is not None,
         )
 

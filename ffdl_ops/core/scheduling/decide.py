@@ -53,15 +53,25 @@ def run(index: Index, now: datetime) -> tuple[Admit | Preempt | Reserve | Unrese
 
     What starts is a grant in it from then on; who must stop keeps its grant until :meth:`Index.released` is called.
     """
-    index.advance(now)
+    index.untried.update({id(lane): lane for lane in index.queue.advance(now)})
     if index.closed is not None or not len(index.queue):
         return ()
-    return (
+    asked = index.queue.requests.copy()
+    done: list[Admit | Preempt | Reserve | Unreserve] = [
         *serve_reserved(index, now),
         *serve(index, now),
         *preempt(index, now),
-        *reserve_for_aged(index, now),
-    )
+    ]
+    admitted = {one.job_id for one in done if isinstance(one, Admit)}
+    undone = {one.job_id for one in done if isinstance(one, Preempt) and one.job_id in admitted}
+    if undone:
+        # It would have started only to be stopped at once: it goes on waiting, and whom it was stopped for may start now.
+        done = [one for one in done if one.job_id not in undone or not isinstance(one, Admit | Preempt)]
+        for job_id in sorted(undone):
+            index.released(job_id)
+            index.came(asked[job_id], now)
+        done += serve_reserved(index, now)
+    return (*done, *reserve_for_aged(index, now))
 
 
 def explain(index: Index, now: datetime) -> tuple[Wait, ...]:

@@ -187,6 +187,7 @@ class Grant:
     :param saved_at: the moment from which its work would be lost: its last checkpoint, else its start.
     :param expected_end: when it is expected to end, if anybody knows.
     :param served_gpu_s: GPU time that the job had had before this grant.
+    :param aged: it was started since it had waited too long, so that the policy's order stops it for nobody.
     :param preempting: it has been told to stop, and holds its places until it has.
     """
 
@@ -204,6 +205,7 @@ class Grant:
     saved_at: datetime | None = None
     expected_end: datetime | None = None
     served_gpu_s: float = 0.0
+    aged: bool = False
     preempting: bool = False
 
     @property

@@ -179,6 +179,7 @@ def _own(index: Index, entry: Entry, now: datetime) -> Iterator[tuple[Grant, str
         elif (
             grant.priority == request.priority
             and index.policy.preempts
+            and not grant.aged
             and index.policy.running_rank(grant, now) > entry.rank
         ):
             yield grant, "order"

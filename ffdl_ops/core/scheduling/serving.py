@@ -216,6 +216,7 @@ def admit(index: Index, request: GangRequest, start: Admit, now: datetime) -> No
             saved_at=now,
             expected_end=request.expected_end(now),
             served_gpu_s=request.served_gpu_s,
+            aged=index.policy.ages(request, now),
         )
     )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+import uuid
 from itertools import pairwise
 
 import pytest
+from kubernetes import client as k8s
 
 from ffdl_ops.core.accounting.losses import lost_by_class
 from ffdl_ops.core.jobs.ids import namespace
@@ -26,10 +29,7 @@ def test_what_is_lent_is_taken_back_and_the_borrower_goes_on_from_its_checkpoint
     owner = rig.probe("vision", "--steps 8 --seconds-per-step 0.5", **WHOLE_NODE)
     rig.wait_job(owner, {"PROCESSING", "STORING", "COMPLETED"}, within_s=60)
     waiting = rig.job(borrower)
-    assert waiting.state == "QUEUED", "stopped, and back in the queue in the same run"
     assert rig.ledger.lease(own.job_id).preempted_at is None, "what is within a quota is never taken"
-    (wait,) = [one for one in rig.ledger.waits(borrower.job_id) if one.ended_at is None]
-    assert wait.cause in ("fair_share", "reservation")
 
     assert [rig.wait_run(run, within_s=150) for run in (owner, borrower, own)] == ["success"] * 3
     first, second = rig.ledger.attempts(borrower.job_id)
@@ -37,6 +37,9 @@ def test_what_is_lent_is_taken_back_and_the_borrower_goes_on_from_its_checkpoint
     assert owner.job_id in first.failure["summary"]
     assert second.restored_generation, "it went on from its checkpoint"
     assert rig.job(borrower).mlflow_run_id == waiting.mlflow_run_id
+    states = [one.to_state for one in rig.ledger.transitions(borrower.job_id)]
+    assert states.count("QUEUED") == 2, "stopped, and back in the queue in the same run"
+    assert {one.cause for one in rig.ledger.waits(borrower.job_id)} <= {"fair_share", "reservation", "capacity"}
     log = rig.airflow.task_log(borrower.dag_id, borrower.run_id, "learners")
     assert "resumed at step=" in log
     audit = [(line.actor, line.action) for line in rig.ledger.audit_lines(job_id=borrower.job_id)]
@@ -77,3 +80,31 @@ def test_a_closed_platform_starts_nothing_and_opens_again(rig: Rig) -> None:
     finally:
         rig.ledger.open_platform("ann", now())
     assert rig.wait_run(run) == "success"
+
+
+def test_what_somebody_else_runs_on_a_node_is_left_alone_and_gangs_go_beside_it(rig: Rig) -> None:
+    name = f"others-{uuid.uuid4().hex[:6]}"
+    container = k8s.V1Container(
+        name="main",
+        image="ffdl/helper:0.1",
+        command=["sleep", "600"],
+        resources=k8s.V1ResourceRequirements(limits={"nvidia.com/gpu": "4", "cpu": "100m", "memory": "64Mi"}),
+    )
+    where = {"kubernetes.io/hostname": "v100-a"}
+    pod = k8s.V1Pod(
+        metadata=k8s.V1ObjectMeta(name=name, namespace="default"),
+        spec=k8s.V1PodSpec(containers=[container], node_selector=where, restart_policy="Never"),
+    )
+    rig.cluster.core.create_namespaced_pod("default", pod)
+    try:
+        eventually("bound", lambda: rig.cluster.pod("default", name).spec.node_name == "v100-a")
+        time.sleep(6)  # what others take is looked up every few seconds
+        first = rig.probe("vision", LONG, **WHOLE_NODE)
+        rig.wait_job(first, {"PROCESSING"})
+        assert {place.node for place in rig.ledger.lease(first.job_id).placements} == {"v100-b"}
+        second = rig.probe("speech", "--steps 2", **WHOLE_NODE)
+        (wait,) = eventually("a reason", lambda: rig.ledger.waits(second.job_id))
+        assert wait.cause == "capacity"
+    finally:
+        rig.cluster.core.delete_namespaced_pod(name, "default", grace_period_seconds=0)
+    assert [rig.wait_run(run) for run in (second, first)] == ["success", "success"]

@@ -238,3 +238,38 @@ def test_las_serves_those_first_who_have_had_least():
     queue = [gang("much", 1, 8, served_gpu_s=50_000, at=0), gang("new", 1, 8, at=9)]
     decisions = decided(queue, [grant("x", ["n1"] * 8)], limits(Limits("a", {"V100": 16})), policy=Policy(Order.LAS))
     assert [one.job_id for one in of(Admit, decisions)] == ["new"]
+
+
+def none_is_started_only_to_be_stopped(decisions: list[Decision]) -> None:
+    """No job is told to start and to stop by one pass."""
+    assert not {one.job_id for one in of(Admit, decisions)} & {one.job_id for one in of(Preempt, decisions)}
+
+
+def test_a_job_that_had_waited_too_long_is_not_stopped_by_the_order_that_made_it_wait():
+    policy = Policy(Order.SRTF, age_limit_s=100)
+    tenants = limits(Limits("a", {"V100": 16}, max_running_per_user=1))
+    queue = [gang("unknown", 1, 8, at=0), gang("short", 1, 8, at=150, expected_s=500)]
+    decisions = decided(queue, (), tenants, policy=policy, at=150)
+    none_is_started_only_to_be_stopped(decisions)
+    assert [one.job_id for one in of(Admit, decisions)] == ["unknown"]
+
+
+def test_a_gang_of_lower_priority_is_not_started_for_a_moment_before_a_higher_one_claims_its_places():
+    tenants = limits(Limits("a", {"V100": 0}, cohort="c"), Limits("b", {"V100": 1}, cohort="c"))
+    nodes = (node("n1", gpus=1, cpus=3),)
+    queue = [gang("cpu", (1, 3), 0, cpus=1), gang("high", 1, 1, cpus=1, priority=1, at=5)]
+    decisions = decided(queue, (), tenants, nodes=nodes)
+    none_is_started_only_to_be_stopped(decisions)
+    assert "high" in {one.job_id for one in of(Admit, decisions)}
+
+
+def test_places_reserved_for_a_borrower_give_way_to_a_quota_without_starting_it_for_a_moment():
+    tenants = limits(
+        Limits("a", {"V100": 1}, cohort="x"), Limits("b", {"V100": 4}, cohort="x"), Limits("c", {"V100": 4}, cohort="x")
+    )
+    placements = tuple(grant("x", ["n1"] * 4).placements)
+    kept = Reservation("large", "a", placements, 1, 1000, 2**30, "V100", START)
+    queue = [gang("large", 4, 1, tenant="a", at=0), gang("own", 1, 1, tenant="b", at=60)]
+    decisions = decided(queue, (), tenants, at=2000, kept=(kept,), nodes=(node("n1", gpus=4),))
+    none_is_started_only_to_be_stopped(decisions)
+    assert "own" in {one.job_id for one in of(Admit, decisions)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
@@ -11,7 +13,7 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-_QUEUE = (
+_QUEUE: tuple[sa.Column[Any], ...] = (
     sa.Column("expected_s", sa.Float(), nullable=True),
     sa.Column("served_s", sa.Float(), server_default="0", nullable=False),
     sa.Column("served_gpu_s", sa.Float(), server_default="0", nullable=False),
@@ -19,11 +21,12 @@ _QUEUE = (
     sa.Column("level", sa.Integer(), nullable=True),
     sa.Column("relax_s", sa.Float(), nullable=True),
 )
-_LEASES = (
+_LEASES: tuple[sa.Column[Any], ...] = (
     sa.Column("submitted_by", sa.Text(), server_default="", nullable=False),
     sa.Column("priority", sa.Integer(), server_default="0", nullable=False),
     sa.Column("expected_end", sa.DateTime(timezone=True), nullable=True),
     sa.Column("served_gpu_s", sa.Float(), server_default="0", nullable=False),
+    sa.Column("aged", sa.Boolean(), server_default="false", nullable=False),
     sa.Column("saved_at", sa.DateTime(timezone=True), nullable=True),
     sa.Column("preempted_at", sa.DateTime(timezone=True), nullable=True),
     sa.Column("preemption", postgresql.JSONB(), nullable=True),
