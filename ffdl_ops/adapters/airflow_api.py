@@ -119,6 +119,12 @@ class AirflowApi:
             if not page or len(found) >= int(answer.get("total_entries") or 0):
                 return found
 
+    def tasks_in_state(self, dag_id: str, state: str) -> list[dict[str, Any]]:
+        """The tasks of all runs of a DAG that are in a state now, 100 at most."""
+        query = urlencode({"state": state, "limit": _PAGE})
+        found = self._found("GET", f"/api/v2/dags/{_part(dag_id)}/dagRuns/~/taskInstances?{query}") or {}
+        return list(found.get("task_instances") or ())
+
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         """The state of each task by its id; ``None`` for one that Airflow has not looked at."""
         return {str(one["task_id"]): one.get("state") for one in self.task_instances(dag_id, run_id)}

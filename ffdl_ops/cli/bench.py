@@ -16,6 +16,7 @@ _BENCHMARKS = {
         "Time from trigger to first training step, against a plain DAG with one KubernetesPodOperator.",
     ),
     "admission": ("admission", "Time of a scheduling pass over a long queue and a large cluster, and of single events."),
+    "storm": ("storm", "Many jobs of four tenants at once: ends, waits of those that fit, GPUs counted from pods."),
     "staging": ("staging", "Throughput of data staging, against s5cmd in the same run."),
 }
 _PASS_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
