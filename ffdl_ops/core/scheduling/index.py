@@ -62,9 +62,10 @@ class Index:
         self.accounts = Accounts(tenants)
         self.grants: dict[str, Grant] = {}
         self._by_tenant: dict[str, dict[str, Grant]] = {}
+        self._by_node: dict[str, set[tuple[str, str]]] | None = None
         self._priorities: Counter[int] = Counter()
         self.reservations: dict[str, Reservation] = {}
-        self.queue = Queue(policy)
+        self.queue = Queue(policy, {name for name, one in tenants.items() if _limits_users(one)})
         self.untried: dict[int, Lane] = {}
         self._epoch = 0
         self._wholes: dict[tuple[Need, str | None], int] = {}
@@ -75,7 +76,9 @@ class Index:
             self._note_grant(grant)
             self.accounts.add(grant)
         for request in queue:
-            self.came(request, now)
+            if request.job_id not in self.grants:
+                self.queue.add(request, now)
+        self._try(*self.queue.lanes.values())
         for reservation in snapshot.reservations:
             self.keep(reservation)
 
@@ -104,6 +107,7 @@ class Index:
         self.queue.remove(grant.job_id)
         self.unkeep(grant.job_id)
         self._note_grant(grant)
+        self._list(grant)
         self._count(grant, 1)
 
     def released(self, job_id: str) -> None:
@@ -112,6 +116,7 @@ class Index:
         if grant is not None:
             del self._by_tenant[grant.tenant][job_id]
             self._priorities[grant.priority] -= 1
+            self._unlist(grant)
             self._count(grant, -1)
             self._try(*self.queue.lanes.values())
 
@@ -125,16 +130,15 @@ class Index:
 
     def node_changed(self, node: NodeView) -> None:
         """A node is new, or gives or allows something else than before."""
+        if self.nodes.get(node.name) == node:
+            return
         self.node_gone(node.name)
         self.nodes[node.name] = node
         if node.usable:
             self.rooms.add(node)
             self.idle.add(node)
-            every: list[Held] = [*self.grants.values(), *self.reservations.values()]
-            for held in every:
-                here = [place for place in held.placements if place.node == node.name]
-                if here:
-                    self.rooms.take(here, _need(held))
+            for held in self._held_on(node.name):
+                self.rooms.take([place for place in held.placements if place.node == node.name], _need(held))
         self._cluster_changed()
 
     def node_gone(self, name: str) -> None:
@@ -144,10 +148,37 @@ class Index:
             self.idle.remove(name)
         self._cluster_changed()
 
+    def _held_on(self, name: str) -> Iterator[Held]:
+        """What is held or kept on a node. Only an index that is fed with nodes' events keeps a list by node."""
+        if self._by_node is None:
+            self._by_node = {}
+            for grant in self.grants.values():
+                self._list(grant)
+            for kept in self.reservations.values():
+                self._list(kept)
+        held_here: Mapping[str, Mapping[str, Held]] = {"grant": self.grants, "reservation": self.reservations}
+        for job_id, what in sorted(self._by_node.get(name, ())):
+            held = held_here[what].get(job_id)
+            if held is not None:
+                yield held
+
+    def _list(self, held: Held) -> None:
+        if self._by_node is not None:
+            what = "grant" if isinstance(held, Grant) else "reservation"
+            for name in {place.node for place in held.placements}:
+                self._by_node.setdefault(name, set()).add((held.job_id, what))
+
+    def _unlist(self, held: Held) -> None:
+        if self._by_node is not None:
+            what = "grant" if isinstance(held, Grant) else "reservation"
+            for name in {place.node for place in held.placements}:
+                self._by_node.get(name, set()).discard((held.job_id, what))
+
     def keep(self, reservation: Reservation) -> None:
         """Places are kept for a gang that waits."""
         if reservation.job_id in self.queue.requests and reservation.job_id not in self.reservations:
             self.reservations[reservation.job_id] = reservation
+            self._list(reservation)
             self._count(reservation, 1)
             if self.policy.strict:
                 # Those behind it in the queue are not held up by it any more.
@@ -157,6 +188,7 @@ class Index:
         """They are not kept any more."""
         reservation = self.reservations.pop(job_id, None)
         if reservation is not None:
+            self._unlist(reservation)
             self._count(reservation, -1)
             self._try(*self.queue.lanes.values())
 
@@ -301,6 +333,10 @@ class Index:
             cpus += room.node.cpu_millis
             memory += room.node.memory_bytes
         return gpus, cpus, memory
+
+
+def _limits_users(tenant: TenantLimits) -> bool:
+    return tenant.max_running_per_user is not None or tenant.max_gpus_per_user is not None
 
 
 def _need(held: Held) -> Need:

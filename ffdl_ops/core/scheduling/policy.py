@@ -19,10 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
 
 from ffdl_ops.core.scheduling.model import GangRequest, Grant, Level, Strategy
 
-__all__ = ["Order", "Policy"]
+__all__ = ["Order", "Policy", "Treatment"]
 
 _LAS_CLASSES_GPU_S = (3_600.0, 36_000.0)
 """GPU time at which a job falls into the next class: an hour, then ten."""
@@ -37,6 +39,21 @@ class Order(StrEnum):
     SJF = "sjf"
     SRTF = "srtf"
     LAS = "las"
+
+
+class Treatment(NamedTuple):
+    """How a waiting gang is treated.
+
+    :param aged: whether it goes before all of its priority.
+    :param due: whether places are to be reserved for it.
+    :param level: how close together its learners must be.
+    :param until: when this changes; ``None``: never.
+    """
+
+    aged: bool
+    due: bool
+    level: Level
+    until: datetime | None
 
 
 @dataclass(frozen=True)
@@ -76,15 +93,7 @@ class Policy:
 
     def ages(self, request: GangRequest, now: datetime) -> bool:
         """Whether it goes before all of its priority by now."""
-        if self.age_limit_s is None or self.order in (Order.FAIR, Order.FIFO):
-            return False
-        return (now - request.waits_since).total_seconds() >= self.age_limit_s
-
-    def due(self, request: GangRequest, now: datetime) -> bool:
-        """Whether places are to be reserved for it by now."""
-        return self.reserve_after_s is not None and (
-            (now - request.waits_since).total_seconds() >= self.reserve_after_s
-        )
+        return self._ages and (now - request.waits_since).total_seconds() >= self._age_limit_s
 
     def rank(self, request: GangRequest) -> float:
         """What the order sorts by before arrival; smaller goes first. It does not change while the gang waits."""
@@ -126,31 +135,56 @@ class Policy:
         """How its learners are laid out."""
         return request.strategy or self.strategy
 
-    def changes_at(self, request: GangRequest, now: datetime) -> datetime | None:
-        """The next moment at which a waiting gang is treated differently, if there is one."""
-        first, step_s = self._levels(request)
-        moments_s = []
-        if step_s and first is not Level.CLUSTER:
-            moments_s += [step_s * (step + 1) for step in range(Level.CLUSTER - first)]
-        if self.reserve_after_s is not None:
-            moments_s.append(self.reserve_after_s)
-        if self.age_limit_s is not None and self.order not in (Order.FAIR, Order.FIFO):
-            moments_s.append(self.age_limit_s)
+    def treatment(self, request: GangRequest, now: datetime) -> Treatment:
+        """How a waiting gang is treated by now, and until when."""
         since = request.waits_since
         waited_s = (now - since).total_seconds()
-        nearest_s = min((moment for moment in moments_s if moment > waited_s), default=None)
-        return None if nearest_s is None else since + timedelta(seconds=nearest_s)
+        ordinary = request.level is None and request.relax_s is None and request.strategy is None
+        moments_s = self._moments if ordinary else self._moments_of(request)
+        aged = self._ages and waited_s >= self._age_limit_s
+        due = self.reserve_after_s is not None and waited_s >= self.reserve_after_s
+        if not moments_s or waited_s >= moments_s[-1]:
+            return Treatment(aged, due, self.loosest(request), None)
+        nearest_s = next(moment for moment in moments_s if moment > waited_s)
+        return Treatment(aged, due, self.level_of(request, now), since + timedelta(seconds=nearest_s))
 
     def loosest(self, request: GangRequest) -> Level:
         """How close together its learners must be when it has waited long enough."""
         first, step_s = self._levels(request)
         return first if step_s is None else Level.CLUSTER
 
+    @cached_property
+    def _ages(self) -> bool:
+        return self.age_limit_s is not None and self.order not in (Order.FAIR, Order.FIFO)
+
+    @cached_property
+    def _age_limit_s(self) -> float:
+        return _UNKNOWN_S if self.age_limit_s is None else self.age_limit_s
+
+    @cached_property
+    def _moments(self) -> list[float]:
+        """The waiting times, in order, after which a gang that has no wishes of its own is treated differently."""
+        return self._moments_after(self._first_level(self.strategy), self.relax_s)
+
+    def _moments_of(self, request: GangRequest) -> list[float]:
+        return self._moments_after(*self._levels(request))
+
+    def _moments_after(self, first: Level, step_s: float | None) -> list[float]:
+        moments_s = [step_s * (step + 1) for step in range(Level.CLUSTER - first)] if step_s else []
+        if self.reserve_after_s is not None:
+            moments_s.append(self.reserve_after_s)
+        if self._ages:
+            moments_s.append(self._age_limit_s)
+        return sorted(moments_s)
+
+    def _first_level(self, strategy: Strategy) -> Level:
+        """Learners that are to be spread are not kept on one node first."""
+        return max(self.level, Level.RACK) if strategy is Strategy.SPREAD else self.level
+
     def _levels(self, request: GangRequest) -> tuple[Level, float | None]:
-        if self.strategy_of(request) is Strategy.SPREAD and request.level is None:
-            return max(self.level, Level.RACK), self.relax_s
         if request.level is None:
-            return self.level, self.relax_s if request.relax_s is None else request.relax_s
+            first = self._first_level(self.strategy_of(request))
+            return first, self.relax_s if request.relax_s is None else request.relax_s
         return request.level, request.relax_s
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -54,10 +54,12 @@ class Queue:
     """All that waits.
 
     :param policy: decides the order, and how finely lanes tell gangs apart.
+    :param by_user: tenants whose users have limits of their own: what one of them may take says nothing of another.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, by_user: Collection[str] = ()) -> None:
         self.policy = policy
+        self.by_user = by_user
         self.lanes: dict[_LaneKey, Lane] = {}
         self.requests: dict[str, GangRequest] = {}
         self.due: set[str] = set()
@@ -126,8 +128,7 @@ class Queue:
 
     def _place(self, request: GangRequest, now: datetime) -> Lane:
         policy = self.policy
-        aged = policy.ages(request, now)
-        level = policy.level_of(request, now)
+        aged, due, level, until = policy.treatment(request, now)
         key = self._lane_key(request, level, aged)
         lane = self.lanes.get(key)
         if lane is None:
@@ -142,11 +143,10 @@ class Queue:
         else:
             insort(entries, entry)
         self._places[request.job_id] = (key, entry)
-        if policy.due(request, now):
+        if due:
             self.due.add(request.job_id)
-        moment = policy.changes_at(request, now)
-        if moment is not None:
-            heappush(self._timers, (moment, request.job_id))
+        if until is not None:
+            heappush(self._timers, (until, request.job_id))
         return lane
 
     def _displace(self, job_id: str) -> None:
@@ -174,7 +174,7 @@ class Queue:
             request.relax_s,
             level,
             aged,
-            request.user,
+            request.user if request.tenant in self.by_user else "",
         )
 
 

@@ -45,11 +45,13 @@ def reserve_for_aged(index: Index, now: datetime) -> Iterator[Reserve]:
         return
     taken = {kept.gpu_type for kept in index.reservations.values() if not kept.preemption}
     due = [index.queue.requests[job_id] for job_id in index.queue.due if job_id not in index.reservations]
+    ending: list[Grant] | None = None
     for request in sorted(due, key=lambda one: (-one.priority, one.waits_since, one.job_id)):
         kind = lane_kind(request)
         if request.tenant not in index.tenants or _busy(index, kind, taken):
             continue
-        found = _drain(index, request, now)
+        ending = sorted(index.grants.values(), key=_ends) if ending is None else ending
+        found = _drain(index, request, ending, now)
         if found is not None:
             taken.add(found.gpu_type)
             index.keep(found)
@@ -94,28 +96,33 @@ def _busy(index: Index, kind: str, taken: set[str | None]) -> bool:
     return kind in taken
 
 
-def _drain(index: Index, request: GangRequest, now: datetime) -> Reservation | None:
+def _drain(index: Index, request: GangRequest, ending: list[Grant], now: datetime) -> Reservation | None:
     """The places that it gets soonest if nobody else starts: those of the first to end.
 
     Who is not known to end soon: the later it began the sooner it may, since what has run long tends to run on (the run times
     of training jobs are heavy-tailed).
+
+    :param ending: what is held, the first to end in front.
     """
     level = index.policy.loosest(request)
-    ending = sorted(index.grants.values(), key=_ends)
+    kinds = set(index.idle.kinds(request)) if request.gpus else None
     lifted: list[Grant] = []
-    start = None
+    start = best_start(index, request, level)
+    if start is not None:
+        return None
     try:
-        for grant in (None, *ending):
-            if grant is not None:
-                index.lift(grant)
-                lifted.append(grant)
+        for grant in ending:
+            if kinds is not None and grant.gpu_type not in kinds and grant.tenant != request.tenant:
+                continue
+            index.lift(grant)
+            lifted.append(grant)
             start = best_start(index, request, level)
             if start is not None:
                 break
     finally:
         for grant in lifted:
             index.put_back(grant)
-    return None if start is None or not lifted else reservation_for(request, start, now, preemption=False)
+    return None if start is None else reservation_for(request, start, now, preemption=False)
 
 
 def _ends(grant: Grant) -> tuple[bool, datetime, float, str]:
