@@ -158,6 +158,7 @@ class PlatformConfig(Section):
     """One installation."""
 
     profile: Literal["embedded", "kubernetes"] = "embedded"
+    isolation: Literal["best_effort", "required"] = "best_effort"
     images: Images = Images()
     versions: dict[str, dict[str, Tag]] = {}
     gpu_types: list[GpuType] = ["K80", "V100"]

@@ -13,7 +13,7 @@ from ffdl_ops.core.kueue import GROUP
 if TYPE_CHECKING:
     from ffdl_ops.core.oncluster import Account, OnCluster
 
-__all__ = ["CLUSTER_RULES", "KUEUE_RULES", "NAMESPACE_RULES", "node_reader", "role_and_binding"]
+__all__ = ["CLUSTER_RULES", "KUEUE_RULES", "NAMESPACE_RULES", "WALL_RULES", "node_reader", "role_and_binding"]
 
 Manifest = dict[str, Any]
 
@@ -37,15 +37,22 @@ NAMESPACE_RULES: tuple[Manifest, ...] = (
 KUEUE_RULES: tuple[Manifest, ...] = (_rule(GROUP, "workloads", "get"),)
 """In each tenant's namespace as well, where Kueue admits gangs."""
 
+WALL_RULES: tuple[Manifest, ...] = (
+    _rule("", "namespaces", "get"),
+    _rule("networking.k8s.io", "networkpolicies", "list"),
+)
+"""In each tenant's namespace as well, where isolation is required: `plan` looks whether the walls are in place."""
+
 CLUSTER_RULES: tuple[Manifest, ...] = (_rule("", "nodes", "list"), _rule("", "pods", "list"))
 """In the whole cluster: sizes and GPU types of nodes, and what others' pods take of them, which admission counts with.
 
 Without the second, gangs are placed by leases alone."""
 
 
-def role_and_binding(cluster: OnCluster, meta: Manifest) -> list[Manifest]:
+def role_and_binding(cluster: OnCluster, meta: Manifest, *, looks_at_walls: bool = False) -> list[Manifest]:
     """The platform's rights in one namespace.
 
+    :param looks_at_walls: whether isolation is required.
     :param meta: namespace and labels of both objects.
     """
     return [
@@ -53,7 +60,11 @@ def role_and_binding(cluster: OnCluster, meta: Manifest) -> list[Manifest]:
             "apiVersion": f"{RBAC}/v1",
             "kind": "Role",
             "metadata": {**meta, "name": PLATFORM},
-            "rules": [*NAMESPACE_RULES, *(KUEUE_RULES if cluster.admission == "kueue" else ())],
+            "rules": [
+                *NAMESPACE_RULES,
+                *(KUEUE_RULES if cluster.admission == "kueue" else ()),
+                *(WALL_RULES if looks_at_walls else ()),
+            ],
         },
         {
             "apiVersion": f"{RBAC}/v1",

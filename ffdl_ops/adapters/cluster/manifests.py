@@ -57,7 +57,7 @@ def tenant_manifests(tenant: Tenant, tenants: Tenants, platform: PlatformConfig,
             "metadata": {**meta, "name": POD_ACCOUNT},
             "automountServiceAccountToken": False,
         },
-        *role_and_binding(platform.cluster, meta),
+        *role_and_binding(platform.cluster, meta, looks_at_walls=platform.isolation == "required"),
         _storage_secret(store, meta),
     ]
 

@@ -19,6 +19,7 @@ from ffdl_ops.local.services.airflow import COMPONENTS, Airflow
 from ffdl_ops.local.services.endpoints import describe
 from ffdl_ops.local.services.environment import DAG_FOLDERS, airflow_environment
 from ffdl_ops.local.services.errors import ServiceFailed
+from ffdl_ops.local.services.isolation import check_isolation
 from ffdl_ops.local.services.minicluster import kubeconfig, minicluster_service, stop_pods
 from ffdl_ops.local.services.mlflow import admit_people, mlflow_service, upgrade_tables, write_login
 from ffdl_ops.local.services.ports import check_port_free, service_ports
@@ -105,9 +106,10 @@ class Stack:
         """Start what does not run, restart what runs with another configuration.
 
         :returns: the services that were not there before; when one fails, those are stopped again.
-        :raises UserError: for a port that is taken, before anything is started.
+        :raises UserError: for a port that is taken, or isolation that can't be had, before anything is started.
         :raises ServiceFailed: with the end of the log of the service that failed.
         """
+        check_isolation(self.settings)
         with self._alone():
             plan = self._plan
             before = self._living()

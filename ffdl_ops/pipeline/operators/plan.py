@@ -14,6 +14,7 @@ from ffdl_ops.core.jobs.problems import Problem
 from ffdl_ops.core.jobs.states import TERMINAL, JobState
 from ffdl_ops.core.tenancy.checks import check_job, check_queue
 from ffdl_ops.core.tenancy.defaults import with_defaults
+from ffdl_ops.pipeline.isolation import check_isolation
 from ffdl_ops.pipeline.services import Services, now
 from ffdl_ops.pipeline.stage import StageOperator
 
@@ -90,6 +91,7 @@ class PlanOperator(StageOperator):
                 "Use `ffdl submit`, which stores it as a secret first, or name one by `connection: {secret: NAME}`; "
                 "and change this password, since it has been shown."
             )
+        check_isolation(svc, self.tenant)
         tenant = svc.tenant(self.tenant)
         manifest = with_defaults(manifest, tenant, svc.platform)
         most = svc.settings.tenants.most_gpus(tenant.name)

@@ -31,6 +31,7 @@ def test_an_empty_file_is_the_defaults() -> None:
     ("changes", "path"),
     [
         ({"profile": "cloud"}, "profile"),
+        ({"isolation": "some"}, "isolation"),
         ({"images": {"caffe": "A B"}}, "images.caffe"),
         ({"volumes": {"job": {"kind": "hostPath"}}}, "volumes.job"),
         ({"volumes": {"job": {"kind": "hostPath", "path": "relative"}}}, "volumes.job.path"),
