@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.observe import node_view
 from ffdl_ops.adapters.cluster.others import Others, beside
@@ -30,7 +30,10 @@ from ffdl_ops.pipeline.services import Services, now
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord, LeaseRecord, QueueState
 
-__all__ = ["CLOCK", "AdmissionClock", "Standing", "ask", "places_are_free", "request_of", "run_pass", "waiting_words"]
+__all__ = [
+    "CLOCK", "AdmissionClock", "Standing", "ask", "granted_words", "lease_facts", "places_are_free", "request_of", "run_pass",
+    "waiting_words",
+]  # fmt: skip
 
 _log = logging.getLogger(__name__)
 _OTHERS = Others()
@@ -106,6 +109,17 @@ def places_are_free(svc: Services) -> None:
 def waiting_words(wait: Wait) -> str:
     """The line that a waiting job's log shows."""
     return f"Waiting ({wait.cause}, position {wait.position}): {wait_words(wait)}"
+
+
+def lease_facts(lease: LeaseRecord) -> dict[str, Any]:
+    """What the stages after `admit` are told of the lease."""
+    return {"epoch": lease.epoch, "nodes": {f"learner {place.rank + 1}": place.node for place in lease.placements}}
+
+
+def granted_words(lease: LeaseRecord) -> str:
+    """The line that a granted job's log shows."""
+    nodes = ", ".join(f"{who} on {node}" for who, node in lease_facts(lease)["nodes"].items())
+    return f"Granted: lease {lease.epoch}, {nodes}."
 
 
 @dataclass(frozen=True)

@@ -34,22 +34,17 @@ class AdmitOperator(StageOperator):
             return self._granted(lease)
         if wait is not None:
             self.log.info("%s", admission.waiting_words(wait))
-        trigger = AdmissionTrigger(job.job_id, svc.platform.poll.admission_seconds)
+        trigger = AdmissionTrigger(job.job_id, svc.platform.poll.admission_seconds, ends=self.stage)
         self.defer(trigger=trigger, method_name="resume_stage")
         return None
 
     def woken(self, context: Context, svc: Services, job: JobRecord, event: dict[str, Any]) -> dict[str, Any]:
-        """Go on with the lease."""
+        """Go on with the lease, or find out why there is none: a grant ends the stage without waking it."""
         lease = svc.ledger.lease(job.job_id)
         if lease is None:
             raise PermanentError(f"Job {job.job_id} ended while it waited ({event.get('kind')}).")
         return self._granted(lease)
 
     def _granted(self, lease: LeaseRecord) -> dict[str, Any]:
-        nodes = {f"learner {place.rank + 1}": place.node for place in lease.placements}
-        self.log.info(
-            "Granted: lease %d, %s.",
-            lease.epoch,
-            ", ".join(f"{who} on {node}" for who, node in nodes.items()),
-        )
-        return {"epoch": lease.epoch, "nodes": nodes}
+        self.log.info("%s", admission.granted_words(lease))
+        return admission.lease_facts(lease)

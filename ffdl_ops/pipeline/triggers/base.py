@@ -61,9 +61,13 @@ class LookingTrigger(BaseTrigger):
                 pause = min(_MAX_PAUSE_S, self.poll_s * 2**failures)
                 self.log.warning("Could not look (%s: %s); again in %.0f s.", type(error).__name__, error, pause)
             if event is not None:
-                yield TriggerEvent(event)
+                yield self.told(event)
                 return
             await self.pause(pause)
+
+    def told(self, event: dict[str, Any]) -> TriggerEvent:
+        """The event in Airflow's terms: here, one that wakes the task."""
+        return TriggerEvent(event)
 
     async def pause(self, seconds: float) -> None:
         """Wait for the next look."""
