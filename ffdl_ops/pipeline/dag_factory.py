@@ -38,6 +38,12 @@ _RETRY_DELAY = timedelta(seconds=5)
 # `conclude` may start before stages that a partial clear left out; it then comes back until they have run.
 _CONCLUDE_RETRIES = 20
 _CONCLUDE_DELAY = timedelta(seconds=3)
+# Of the tasks that wait for a worker, those go first whose jobs hold GPUs, then those that bring a job to its end. Airflow's own
+# order is the other way round: many new jobs would keep the ones that were granted GPUs from starting, or giving them back.
+_WEIGHTS = {
+    "preflight": 30, "learners": 30, "release": 30, "checkpoint": 10, "store_results": 10, "conclude": 10, "monitor": 5,
+    "admit": 2,
+}  # fmt: skip
 
 
 def build_dags(tenants: Iterable[Tenant], gpu_types: Iterable[str]) -> dict[str, DAG]:
@@ -94,7 +100,12 @@ def _stages(tenant: str) -> None:
 
 
 def _common(stage: str, tenant: str) -> dict[str, Any]:
-    return {"tenant": tenant, "doc_md": STAGE_DOCS[stage]}
+    return {
+        "tenant": tenant,
+        "doc_md": STAGE_DOCS[stage],
+        "priority_weight": _WEIGHTS.get(stage, 1),
+        "weight_rule": "absolute",
+    }
 
 
 def _params(fields: Mapping[str, FormField]) -> dict[str, Param]:

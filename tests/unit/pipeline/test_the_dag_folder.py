@@ -72,6 +72,18 @@ def test_every_dag_has_all_stages(parsed: dict) -> None:
     assert all(set(dag["tasks"]) == stages for dag in parsed["dags"].values())
 
 
+def test_those_that_hold_gpus_go_before_those_that_ask() -> None:
+    from ffdl_ops.core.tenancy.tenants import Tenant
+    from ffdl_ops.pipeline.dag_factory import build_dag
+
+    tasks = {task.task_id: task for task in build_dag(Tenant(name="vision"), ["V100"]).tasks}
+    weight = {name: int(task.priority_weight) for name, task in tasks.items()}
+    assert min(weight[name] for name in ("preflight", "learners", "release")) > max(
+        weight[name] for name in ("plan", "fetch_data", "admit", "checkpoint", "store_results", "conclude", "monitor")
+    )
+    assert weight["conclude"] > weight["plan"]
+
+
 def test_the_dag_file_imports_nothing_heavy(parsed: dict) -> None:
     assert not [name for name in parsed["imported"] if name.split(".")[0] in HEAVY or name in HEAVY]
 
