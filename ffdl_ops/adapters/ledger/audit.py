@@ -13,12 +13,14 @@ from ffdl_ops.adapters.ledger.models import AuditLine, Closure, TenantLimits
 from ffdl_ops.adapters.ledger.part import LedgerPart
 from ffdl_ops.adapters.ledger.records import AuditRecord
 
-__all__ = ["PLATFORM", "SCHEDULER", "Audit", "write_audit"]
+__all__ = ["AIRFLOW", "PLATFORM", "SCHEDULER", "Audit", "write_audit"]
 
 PLATFORM = "platform"
 """The closure under which nothing starts at all."""
 SCHEDULER = "scheduler"
 """The actor of what a pass decides."""
+AIRFLOW = "airflow"
+"""The actor of what somebody orders with Airflow's own buttons, which do not say whose hand it was."""
 
 
 def write_audit(

@@ -11,6 +11,7 @@ from sqlalchemy import select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from ffdl_ops.adapters.ledger.audit import AIRFLOW, write_audit
 from ffdl_ops.adapters.ledger.errors import Refused
 from ffdl_ops.adapters.ledger.models import Attempt, Job, Lease, Transition
 from ffdl_ops.adapters.ledger.part import LedgerPart
@@ -96,15 +97,19 @@ class Jobs(LedgerPart):
                 leave_queue(session, job_id, now, f"the job is {to}")
             return JobRecord.of(job)
 
-    def resume_job(self, job_id: str, now: datetime) -> JobRecord:
+    def resume_job(self, job_id: str, now: datetime, who: str = AIRFLOW) -> JobRecord:
         """Re-open a job that has ended: a new incarnation, without outcome and without a request to halt.
 
         A job that has not ended (or was re-opened already) is returned as it is. What the past incarnations left stays.
+
+        :param who: for the audit. A run that was cleared does not say who cleared it; Airflow's own audit log does.
         """
         with self._transaction() as session:
             job = self._locked(session, job_id)
             if job.state in TERMINAL:
+                words = f"re-opened after it was {job.state} (resume {job.resume_count + 1})"
                 _move(session, job, JobState.RESUMED, f"resumed ({job.resume_count + 1})", now)
+                write_audit(session, who, "reopen", now, words, tenant=job.tenant, job_id=job_id)
             return JobRecord.of(job)
 
     def request_halt(self, job_id: str, who: str, now: datetime) -> JobRecord:
@@ -119,6 +124,7 @@ class Jobs(LedgerPart):
                 job.halt_requested_by = who
                 job.halt_requested_at = job.updated_at = now
                 leave_queue(session, job_id, now, f"halted by {who}")
+                write_audit(session, who, "halt", now, f"asked to stop while {job.state}", tenant=job.tenant, job_id=job_id)
             return JobRecord.of(job)
 
     def set_facts(self, job_id: str, **columns: Any) -> JobRecord:
@@ -153,8 +159,8 @@ class Jobs(LedgerPart):
             self._locked(session, job_id)
             return session.scalar(first) is not None
 
-    def delete_job(self, job_id: str) -> bool:
-        """Forget an ended job and all that belongs to it.
+    def delete_job(self, job_id: str, who: str, now: datetime) -> bool:
+        """Forget an ended job and all that belongs to it, but for the audit, which says who had it forgotten.
 
         :returns: whether it was there.
         :raises Refused: while it has not ended, holds a lease, or has an open attempt.
@@ -167,6 +173,7 @@ class Jobs(LedgerPart):
             runs = session.scalar(select(Attempt.number).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None)))
             if job.state not in TERMINAL or holds is not None or runs is not None:
                 raise Refused(f"Job {job_id} is {job.state} and may hold GPUs; halt it first, then delete it.")
+            write_audit(session, who, "forget", now, f"its record was removed, {job.state}", tenant=job.tenant, job_id=job_id)
             session.delete(job)
             return True
 

@@ -159,9 +159,25 @@ def test_only_an_ended_job_that_holds_nothing_is_deleted_with_all_it_owns(ledger
     new_job()
     ledger.stage_started("job-1", "plan", later(0), 1)
     with pytest.raises(Refused, match="halt it first"):
-        ledger.delete_job("job-1")
+        ledger.delete_job("job-1", "ann", later(9))
     ledger.transition("job-1", JobState.HALTED, now=later(1))
-    assert ledger.delete_job("job-1") is True
-    assert ledger.delete_job("job-1") is False
+    assert ledger.delete_job("job-1", "ann", later(9)) is True
+    assert ledger.delete_job("job-1", "ann", later(9)) is False
     assert ledger.job("job-1") is None
     assert ledger.stages("job-1") == ledger.transitions("job-1") == []
+
+
+def test_who_halts_resumes_and_forgets_a_job_is_in_the_audit_once(ledger, new_job):
+    new_job()
+    ledger.request_halt("job-1", "ann", later(1))
+    ledger.request_halt("job-1", "bob", later(2))
+    ledger.transition("job-1", JobState.HALTED, now=later(3))
+    ledger.request_halt("job-1", "bob", later(4))
+    ledger.resume_job("job-1", later(5))
+    ledger.resume_job("job-1", later(6))
+    ledger.transition("job-1", JobState.FAILED, now=later(7))
+    ledger.delete_job("job-1", "bob", later(8))
+    ledger.delete_job("job-1", "bob", later(9))
+    lines = ledger.audit_lines(job_id="job-1")
+    assert [(one.actor, one.action) for one in lines] == [("ann", "halt"), ("airflow", "reopen"), ("bob", "forget")]
+    assert [one.at for one in lines] == [later(1), later(5), later(8)]

@@ -204,4 +204,4 @@ def test_the_restart_budget_is_stored_with_the_job_and_counts_this_incarnation(l
 def test_a_job_with_a_live_lease_is_not_deleted(ledger, holding):
     ledger.transition("job-1", JobState.HALTED, now=later(2))
     with pytest.raises(Refused, match="may hold GPUs"):
-        ledger.delete_job("job-1")
+        ledger.delete_job("job-1", "ann", later(9))
