@@ -66,6 +66,8 @@ def resume(session: Session, job: str, follow: bool, timeout: float | None, as_j
         raise Refusal(f"What job {record.job_id} left was deleted; submit it again instead.")
     # A clear would stop the last task while it still writes the old end.
     settle(session, record)
+    words = f"clears run {record.run_id}"
+    session.ledger.audit(session.user, "resume", session.now(), words, tenant=record.tenant, job_id=record.job_id)
     session.airflow.clear_run(record.dag_id, record.run_id)
     if not follow:
         _report(record, "is being resumed", as_json)

@@ -1,4 +1,4 @@
-"""`ffdl list` and `ffdl queue`."""
+"""`ffdl list`."""
 
 from __future__ import annotations
 
@@ -73,46 +73,6 @@ def list_jobs(session: Session, tenant: str | None, states: tuple[str, ...], lim
         say(f"The newest {limit}; --limit shows more.")
 
 
-@click.command()
-@click.option("--tenant", metavar="NAME", help="Only what this tenant waits for and holds.  [default: all]")
-@as_json
-@pass_session
-def queue(session: Session, tenant: str | None, as_json: bool) -> None:
-    """Show who waits and why, and who holds GPUs."""
-    name = session.tenant(tenant).name if tenant else None
-    waiting = [one for one in session.ledger.queue() if name in (None, one.request.tenant)]
-    leases = [one for one in session.ledger.live_leases() if name in (None, one.tenant)]
-    if as_json:
-        emit_json({"waiting": waiting, "holding": leases})
-        return
-    now = session.now()
-    if waiting:
-        show_table(
-            ["JOB", "TENANT", ">PLACE", "NEEDS", ">PRIORITY", ">WAITS", "WHY"],
-            [
-                (one.request.job_id, one.request.tenant, one.position, _need(one.request.learners_min, one.request.gpus,
-                 one.request.gpu_type), one.request.priority, _age(one.enqueued_at, now),
-                 one.message or "not looked at yet")
-                for one in waiting
-            ],
-            title="Waiting (place: in the tenant's own queue)",
-        )  # fmt: skip
-    else:
-        say("Nobody waits.")
-    if leases:
-        show_table(
-            ["JOB", "TENANT", ">LEASE", "HOLDS", ">GPUS", "NODES", ">FOR"],
-            [
-                (one.job_id, one.tenant, one.epoch, _need(len(one.placements), one.gpus, one.gpu_type), one.gpus_total,
-                 ", ".join(sorted({place.node for place in one.placements})), _age(one.granted_at, now))
-                for one in leases
-            ],
-            title="Holding",
-        )  # fmt: skip
-    else:
-        say("Nobody holds anything.")
-
-
 def _age(start: datetime, end: datetime) -> str:
     return show_duration((end - start).total_seconds())
 
@@ -121,10 +81,4 @@ def _gpus(job: JobRecord) -> str:
     return f"{job.gpus} × {job.gpu_type or 'any'}" if job.gpus else "-"
 
 
-def _need(learners: int, gpus: int, gpu_type: str | None) -> str:
-    """``2 learners × 1 V100``."""
-    each = f"{gpus} {gpu_type or 'GPU'}" if gpus else "CPU only"
-    return f"{learners} learner{'s' * (learners != 1)} × {each}"
-
-
-commands = [list_jobs, queue]
+commands = [list_jobs]

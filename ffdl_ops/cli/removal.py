@@ -38,6 +38,8 @@ def remove_job(session: Session, job: JobRecord) -> dict[str, Any]:
         raise Refusal(
             f"Job {job.job_id} is {job.state}; halt it first (`ffdl halt {job.job_id} --wait`, or --force here)."
         )
+    words = "removes what it left in the bucket and in MLflow"
+    session.ledger.audit(session.user, "delete", session.now(), words, tenant=job.tenant, job_id=job.job_id)
     objects = _remove_objects(session, job)
     run = _remove_run(session, job)
     mark = {"at": session.now().isoformat(), "by": session.user, "resume_count": job.resume_count}

@@ -12,6 +12,7 @@ from ffdl_ops.core.errors import UserError
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.airflow_api import AirflowApi
+    from ffdl_ops.adapters.cluster.client import Cluster
     from ffdl_ops.adapters.ledger import JobRecord, Ledger
     from ffdl_ops.adapters.settings import Settings
     from ffdl_ops.adapters.storage.store import ObjectStore
@@ -52,6 +53,13 @@ class Session:
         return AirflowApi.from_settings(self.settings, budget_s=_PATIENCE_S)
 
     @functools.cached_property
+    def cluster(self) -> Cluster:
+        """The cluster's API."""
+        from ffdl_ops.adapters.cluster.client import Cluster
+
+        return Cluster(self.settings.kubeconfig)
+
+    @functools.cached_property
     def tracker(self) -> Tracker:
         """The MLflow server."""
         from ffdl_ops.adapters.tracking.runs import Tracker
@@ -71,12 +79,11 @@ class Session:
         connection = stores[0].connection if stores else None
         if connection is None or not connection.secret or stores[0].training_results is None:
             return self.store(tenant)
-        from ffdl_ops.adapters.cluster.client import Cluster
         from ffdl_ops.adapters.cluster.secrets import connection_secret
         from ffdl_ops.adapters.storage.config import from_env
         from ffdl_ops.adapters.storage.store import ObjectStore
 
-        values = connection_secret(Cluster(self.settings.kubeconfig), tenant, connection.secret)
+        values = connection_secret(self.cluster, tenant, connection.secret)
         if values is None:
             raise UserError(f"Tenant {tenant} has no data-store secret {connection.secret!r} (any more).")
         return ObjectStore(from_env("FFDL_DATA_S3_", values))

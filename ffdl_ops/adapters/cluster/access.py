@@ -43,7 +43,7 @@ WALL_RULES: tuple[Manifest, ...] = (
 )
 """In each tenant's namespace as well, where isolation is required: `plan` looks whether the walls are in place."""
 
-CLUSTER_RULES: tuple[Manifest, ...] = (_rule("", "nodes", "list"), _rule("", "pods", "list"))
+CLUSTER_RULES: tuple[Manifest, ...] = (_rule("", "nodes", "list", "patch"), _rule("", "pods", "list"))
 """In the whole cluster: sizes and GPU types of nodes, and what others' pods take of them, which admission counts with.
 
 Without the second, gangs are placed by leases alone."""

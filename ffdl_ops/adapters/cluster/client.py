@@ -130,6 +130,15 @@ class Cluster:
         """All nodes."""
         return self.call("list nodes", self.core.list_node).items
 
+    def let_schedule(self, node: str, allowed: bool) -> bool:
+        """Uncordon a node, or cordon it: what runs there goes on, nothing new is put there.
+
+        :returns: whether there is such a node.
+        """
+        change = {"spec": {"unschedulable": not allowed}}
+        words = f"{'uncordon' if allowed else 'cordon'} node {node}"
+        return self._found(words, self.core.patch_node, node, change) is not None
+
     # -- pods ----------------------------------------------------------------------------------------------------
     def create_pod(self, pod: k8s.V1Pod) -> k8s.V1Pod:
         """Create a pod, or return the one of that name that this job already owns.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ffdl_ops.adapters.ledger import JobRecord, TransitionRecord, WaitRecord
+from ffdl_ops.adapters.ledger import AuditRecord, JobRecord, TransitionRecord, WaitRecord
 from ffdl_ops.adapters.storage.config import StoreConfig
 from ffdl_ops.adapters.storage.store import ObjectInfo
 from ffdl_ops.cli.main import main
@@ -74,6 +74,9 @@ class FakeLedger:
         self.halts: list[tuple[str, str]] = []
         self.waiting: list[Any] = []
         self.held: list[Any] = []
+        self.lines: list[AuditRecord] = []
+        self.told: list[tuple[str, str]] = []
+        self.closure: str | None = None
 
     def add(self, *jobs: JobRecord) -> None:
         self.by_id |= {job.job_id: job for job in jobs}
@@ -105,6 +108,28 @@ class FakeLedger:
 
     def live_leases(self) -> list[Any]:
         return self.held
+
+    def audit(self, actor: str, action: str, now: datetime, words: str, **of: Any) -> None:
+        self.lines.append(AuditRecord(now, actor, action, of.get("tenant"), of.get("job_id"), words))
+
+    def audit_lines(self, *, job_id: str | None = None, limit: int = 100) -> list[AuditRecord]:
+        return [line for line in self.lines if job_id in (None, line.job_id)][-limit:]
+
+    def order_preemption(self, job_id: str, why: str, actor: str, now: datetime) -> bool:
+        self.told.append((job_id, why))
+        self.held = [replace(one, preempted_at=now) if one.job_id == job_id else one for one in self.held]
+        return True
+
+    def closed(self) -> str | None:
+        return self.closure
+
+    def close_platform(self, reason: str, actor: str, now: datetime) -> None:
+        self.closure = reason
+        self.audit(actor, "close", now, reason)
+
+    def open_platform(self, actor: str, now: datetime) -> bool:
+        was, self.closure = self.closure, None
+        return was is not None
 
     def stage_seconds(self, job_id: str) -> dict[str, float]:
         return {"plan": 0.5, "learners": 61.0}
@@ -219,6 +244,23 @@ class FakeTracker:
         return self.points[key]
 
 
+class FakeCluster:
+    """Nodes, by name whether they take new pods."""
+
+    def __init__(self) -> None:
+        self.schedulable = {"v100-a": True, "v100-b": True}
+
+    def nodes(self) -> list[Any]:
+        return [
+            SimpleNamespace(metadata=SimpleNamespace(name=name), spec=SimpleNamespace(unschedulable=not allowed or None))
+            for name, allowed in self.schedulable.items()
+        ]
+
+    def let_schedule(self, node: str, allowed: bool) -> bool:
+        self.schedulable[node] = allowed
+        return True
+
+
 class FakeSession(Session):
     """A session over fakes, at a fixed time."""
 
@@ -226,7 +268,7 @@ class FakeSession(Session):
         two = {"tenants": [{"name": "vision", "gpu_quota": {"V100": 4}}, {"name": "speech"}]}
         self.fake_ledger = FakeLedger()
         self.fake_airflow = FakeAirflow(self.fake_ledger)
-        self.fake_store, self.fake_tracker = FakeStore(), FakeTracker()
+        self.fake_store, self.fake_tracker, self.fake_cluster = FakeStore(), FakeTracker(), FakeCluster()
         settings = SimpleNamespace(
             platform=PlatformConfig.load({}),
             tenants=Tenants.load(tenants or two),
@@ -241,6 +283,7 @@ class FakeSession(Session):
             "ledger": self.fake_ledger,
             "airflow": self.fake_airflow,
             "tracker": self.fake_tracker,
+            "cluster": self.fake_cluster,
             "user": "ann",
         }
 
@@ -258,6 +301,7 @@ class Cli:
         self.session = FakeSession()
         self.ledger, self.airflow = self.session.fake_ledger, self.session.fake_airflow
         self.store, self.tracker = self.session.fake_store, self.session.fake_tracker
+        self.cluster = self.session.fake_cluster
 
     def run(self, *args: str, input: str | None = None) -> Result:
         return CliRunner().invoke(main, list(args), obj=self.session, input=input)
@@ -284,6 +328,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ffdl_ops.cli.follow._POLL_S", 0.0)
     monkeypatch.setattr("ffdl_ops.cli.logs._POLL_S", 0.0)
+    monkeypatch.setattr("ffdl_ops.cli.nodes._POLL_S", 0.0)
     return Cli()
 
 

@@ -57,6 +57,7 @@ def test_resuming_clears_the_run(cli: Any, job: Any, state: str) -> None:
     cli.ledger.add(job(ID, state=JobState(state)))
     cli.ok("resume", ID)
     assert cli.airflow.cleared == [RUN]
+    assert [(one.actor, one.action, one.job_id) for one in cli.ledger.lines] == [("ann", "resume", ID)]
 
 
 def test_a_job_that_goes_on_can_not_be_resumed(cli: Any, job: Any) -> None:

@@ -1,4 +1,4 @@
-"""`ffdl list`, `ffdl show`, `ffdl queue`, `ffdl metrics`."""
+"""`ffdl list`, `ffdl show`, `ffdl metrics`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from ffdl_ops.adapters.ledger import AttemptRecord, CheckpointRecord, LeaseRecord, QueuedRecord, StageRecord
+from ffdl_ops.adapters.ledger import AttemptRecord, CheckpointRecord, LeaseRecord, StageRecord
 from ffdl_ops.adapters.tracking.points import Point
 from ffdl_ops.cli.output import clean, plain, show_duration, show_time
 from ffdl_ops.core.jobs.states import JobState
-from ffdl_ops.core.scheduling.decisions import WaitCause
-from ffdl_ops.core.scheduling.model import GangRequest, Placement
+from ffdl_ops.core.scheduling.model import Placement
 
 T = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ID = "job-aaaa000001"
@@ -133,25 +132,6 @@ def test_no_credential_is_shown_should_one_be_in_the_ledger(cli: Any, job: Any) 
         assert "hunter2" not in output
         assert "alice-key-id" not in output
         assert "http://s3" in output
-
-
-def test_the_queue_says_who_waits_why_and_who_holds(cli: Any) -> None:
-    request = GangRequest("job-cccc000001", "vision", 2, 2, 1, "V100", 500, 2**31, 50, T)
-    cli.ledger.waiting = [QueuedRecord(request, 1, T, WaitCause.QUOTA, "2 V100 needed, quota has 1 left")]
-    cli.ledger.held = [lease()]
-    out = cli.ok("queue").stdout
-    for words in ("job-cccc000001", "2 V100 needed, quota has 1 left", "2 learners × 1 V100", ID, "node-a, node-b"):
-        assert words in out, words
-    told = json.loads(cli.ok("queue", "--json").stdout)
-    assert told["waiting"][0]["cause"] == "quota"
-    assert told["holding"][0]["epoch"] == 12
-    assert json.loads(cli.ok("queue", "--json", "--tenant", "speech").stdout) == {"waiting": [], "holding": []}
-
-
-def test_an_idle_queue_says_so(cli: Any) -> None:
-    out = cli.ok("queue").stdout
-    assert "Nobody waits." in out
-    assert "Nobody holds anything." in out
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ META = client.V1ObjectMeta(name="x", namespace="n", labels={})
 
 CALLS: dict[str, Callable[[Cluster], Any]] = {
     "nodes": lambda c: c.nodes(),
+    "let_schedule": lambda c: c.let_schedule("x", False),
     "create_pod": lambda c: c.create_pod(client.V1Pod(metadata=META)),
     "pod": lambda c: c.pod("n", "x"),
     "pods": lambda c: c.pods("n", "a=b"),
