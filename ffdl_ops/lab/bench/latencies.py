@@ -18,6 +18,7 @@ class Started:
     :param nodes: of each learner.
     :param created_at: when the last of its pods was there; ``None`` if they never were.
     :param running_at: when the last of its learners ran.
+    :param released_at: when it was given back, by the ledger: for a lease that was taken back before it had pods.
     """
 
     job: str
@@ -28,6 +29,7 @@ class Started:
     gpus: int
     created_at: float | None
     running_at: float | None
+    released_at: float | None = None
 
 
 def fits_at(

@@ -89,9 +89,11 @@ def steps(observer: Observer, jobs: Sequence[str]) -> dict[str, dict[str, float 
     for start in starts:
         times = gangs.get((start.job, start.attempt))
         for found, seen in ((ends, times.ended if times else {}), (gone, times.gone if times else {})):
-            # A gang gives all of its places back when its last pod is over.
-            for node in start.nodes if len(seen) >= len(start.nodes) else ():
-                found.setdefault(node, []).append((max(seen.values()), start.gpus))
+            # A gang gives all of its places back when its last pod is over; one that never had pods, with its lease.
+            freed = max(seen.values()) if len(seen) >= len(start.nodes) else None if times else start.released_at
+            if freed is not None:
+                for node in start.nodes:
+                    found.setdefault(node, []).append((freed, start.gpus))
     sizes = observer.book.sizes
     by_end = list(zip(starts, fits_at(starts, ends, sizes), strict=True))
     by_gone = list(zip(starts, fits_at(starts, gone, sizes), strict=True))
@@ -122,7 +124,8 @@ def _starts(observer: Observer, job: str) -> list[Started]:
         created = max(times.created.values()) if times and len(times.created) == whole else None
         running = max(times.running.values()) if times and len(times.running) == whole else None
         nodes = tuple(place.node for place in lease.placements)
-        found.append(Started(job, number, asked, granted, nodes, lease.gpus, created, running))
+        released = lease.released_at.timestamp() if lease.released_at else None
+        found.append(Started(job, number, asked, granted, nodes, lease.gpus, created, running, released))
     return found
 
 
