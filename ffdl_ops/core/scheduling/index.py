@@ -218,7 +218,7 @@ class Index:
         """How many learners an idle node of a kind holds, at most."""
         known = self._wholes.get((need, kind))
         if known is None:
-            known = max((slots for slots, _, _ in self.idle.pool(kind).with_slots(need, _NOTHING)), default=0)
+            known = max((one.slots(need) for one in self.idle.sizes if kind in (None, one.kind)), default=0)
             self._wholes[need, kind] = known
         return known
 

@@ -8,14 +8,28 @@ from typing import Any
 
 from ffdl_ops.core.scheduling.decisions import Holder, Preempt, Wait, WaitCause
 
-__all__ = ["holders_words", "preemption_words", "wait_words"]
+__all__ = ["cause_words", "holders_words", "preemption_words", "wait_words"]
 
 _NAMED = 5
+_CAUSES = {
+    WaitCause.QUOTA: "a limit of its tenant, or of its user",
+    WaitCause.FAIR_SHARE: "it would have to borrow, and nobody has idle quota left",
+    WaitCause.CAPACITY: "the nodes have not enough free, even in sum",
+    WaitCause.FRAGMENTATION: "enough is free in sum, but not where the gang could use it",
+    WaitCause.RESERVATION: "what it could take is kept for another gang",
+    WaitCause.ORDER: "another gang of its tenant goes first",
+    WaitCause.CLOSED: "the administrator lets nothing start",
+}
 
 
 def wait_words(wait: Wait) -> str:
     """Why a gang waits, in a sentence or two: what is needed, what is free, who holds the rest, and how soon it may start."""
     return " ".join(filter(None, (_cause(wait), _advice(wait.numbers), _earliest(wait.earliest))))
+
+
+def cause_words(cause: WaitCause) -> str:
+    """What a cause means, whatever the job."""
+    return _CAUSES[cause]
 
 
 def preemption_words(preempt: Preempt) -> str:
@@ -30,7 +44,7 @@ def preemption_words(preempt: Preempt) -> str:
 
 
 def holders_words(holders: Sequence[Holder]) -> str:
-    """Who holds how much, and until when."""
+    """Who holds how much, and until when. A holder without a job id is one whose job the reader may not know."""
     if not holders:
         return ""
     named = []
@@ -38,7 +52,7 @@ def holders_words(holders: Sequence[Holder]) -> str:
         facts = [f"{one.gpus} GPU"] if one.gpus else []
         facts += [one.user] if one.user else []
         facts += [f"until about {_moment(one.until)}"] if one.until else []
-        named.append(f"{one.job_id} of {one.tenant}" + (f" ({', '.join(facts)})" if facts else ""))
+        named.append(f"{one.job_id or 'a job'} of {one.tenant}" + (f" ({', '.join(facts)})" if facts else ""))
     more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
     return ", ".join(named) + more
 

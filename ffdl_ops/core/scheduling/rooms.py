@@ -7,13 +7,14 @@ bucket sorted by free CPU and memory. :class:`Rooms` keeps every node in its poo
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from ffdl_ops.core.scheduling.model import GangRequest, NodeView, Placement
 
-__all__ = ["Need", "Pool", "Room", "Rooms", "type_of"]
+__all__ = ["Need", "Pool", "Room", "Rooms", "Size", "type_of"]
 
 _MANY = 1 << 30
 
@@ -52,6 +53,24 @@ class Room:
 
     def slots(self, need: Need) -> int:
         """How many such learners fit here."""
+        return _slots(self.gpus, self.cpu_millis, self.memory_bytes, need)
+
+
+class Size(NamedTuple):
+    """What a node of a kind can give in all; most clusters have few sizes."""
+
+    kind: str | None
+    gpus: int
+    cpu_millis: int
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, node: NodeView) -> Size:
+        """The size of a node."""
+        return cls(type_of(node), node.gpus, node.cpu_millis, node.memory_bytes)
+
+    def slots(self, need: Need) -> int:
+        """How many such learners an idle node of this size holds."""
         return _slots(self.gpus, self.cpu_millis, self.memory_bytes, need)
 
 
@@ -116,12 +135,14 @@ class Rooms:
 
     def __init__(self, nodes: Iterable[NodeView], held: Iterable[tuple[Iterable[Placement], Need]] = ()) -> None:
         self.rooms: dict[str, Room] = {}
+        self.sizes: Counter[Size] = Counter()
         self._everything = Pool()
         self._kinds: dict[str, Pool] = {}
         self._racks: dict[str, dict[str | None, Pool]] = {}
         self._racked = 0
         for node in nodes:
             self.rooms[node.name] = Room(node)
+            self.sizes[Size.of(node)] += 1
             self._racked += bool(node.rack)
         for placements, need in held:
             for _, name in placements:
@@ -138,11 +159,16 @@ class Rooms:
                 for other in self.rooms.values():
                     self._insert_in_rack(other)
         room = self.rooms[node.name] = Room(node)
+        self.sizes[Size.of(node)] += 1
         self._insert(room)
 
     def remove(self, name: str) -> None:
         """A node that can't be used any more."""
         room = self.rooms.pop(name)
+        size = Size.of(room.node)
+        self.sizes[size] -= 1
+        if not self.sizes[size]:
+            del self.sizes[size]
         self._withdraw(room)
         if room.rack:
             self._racked -= 1

@@ -23,6 +23,7 @@ from typing import Any
 
 from ffdl_ops.core.scheduling.decide import decide, run
 from ffdl_ops.core.scheduling.index import Index
+from ffdl_ops.core.scheduling.model import NodeView
 from ffdl_ops.core.scheduling.policy import Policy
 from ffdl_ops.lab.bench.load import NOW, Load, make_load, make_request
 
@@ -145,9 +146,14 @@ def _events(load: Load) -> dict[str, dict[str, float]]:
         taken["job_ended"].append(_timed(index, partial(index.released, grant.job_id)))
         if grant.job_id not in index.grants:
             index.granted(grant)
-        view = views[number % len(views)]
+        # A little less than it had, so that there is something to be seen to and nothing to start.
+        views[number % len(views)] = view = _smaller(views[number % len(views)])
         taken["node_changed"].append(_timed(index, partial(index.node_changed, view)))
     return {name: {"median_us": round(statistics.median(one), 1), "max_us": round(max(one), 1)} for name, one in taken.items()}
+
+
+def _smaller(view: NodeView) -> NodeView:
+    return replace(view, memory_bytes=view.memory_bytes - 1)
 
 
 def _timed(index: Index, event: Callable[[], object]) -> float:
