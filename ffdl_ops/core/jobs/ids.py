@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 
-__all__ = ["TENANT_NAME", "connection_id", "dag_id", "job_id", "namespace", "pod_name", "role"]
+__all__ = ["MLFLOW_BUCKET", "TENANT_NAME", "connection_id", "dag_id", "job_id", "namespace", "pod_name", "role"]
 
-TENANT_NAME = re.compile(r"[a-z][a-z0-9-]{0,29}")
+MLFLOW_BUCKET = "ffdl-mlflow"
+"""MLflow's own bucket on the embedded platform; no tenant's."""
+
+TENANT_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,28}[a-z0-9])?")
 """What a tenant may be called (to be matched in full)."""
 
 

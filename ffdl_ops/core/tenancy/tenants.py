@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from ffdl_ops.core.jobs.fields import Container, Cpus, Duration, GpuType, Label, Memory, Section, number, refuse, text
-from ffdl_ops.core.jobs.ids import TENANT_NAME
+from ffdl_ops.core.jobs.ids import MLFLOW_BUCKET, TENANT_NAME
 from ffdl_ops.core.jobs.manifest import DEFAULT_PRIORITY, MAX_PRIORITY
 from ffdl_ops.core.jobs.problems import Problem, Problems
 from ffdl_ops.core.jobs.sections import MAX_LEARNERS, Whole
@@ -18,6 +19,7 @@ from ffdl_ops.core.jobs.yamltext import MAX_CONFIGURATION_BYTES, load_yaml
 
 __all__ = ["ConfigErrors", "PerUser", "Priority", "Tenant", "Tenants"]
 
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _COUNT = Whole(0, 1_000_000)
 _ONE_OR_MORE = Whole(1, 1_000_000)
 _LEARNERS = Whole(1, MAX_LEARNERS)
@@ -32,14 +34,18 @@ class ConfigErrors(Problems):
 def _check_name(value: Any) -> str:
     name = text(64)(value)
     if not TENANT_NAME.fullmatch(name):
-        raise refuse("is no tenant's name", "a small letter first, then small letters, digits and '-', 30 at most")
+        hint = "a small letter first, then small letters, digits and '-' (not at the end), 30 at most"
+        raise refuse("is no tenant's name", hint)
     return name
 
 
 def _check_bucket(value: Any) -> str:
     name = text(63)(value)
-    if "/" in name or len(name) < 3:
-        raise refuse("must be the name of a bucket, of 3 to 63 characters")
+    if not _BUCKET.fullmatch(name) or ".." in name:
+        hint = "3 to 63 small letters, digits, '-' and '.', the first and the last a letter or digit"
+        raise refuse("is no name of a bucket", hint)
+    if name == MLFLOW_BUCKET:
+        raise refuse("is the platform's own bucket, for MLflow", "choose another; a tenant named mlflow names its `bucket`")
     return name
 
 

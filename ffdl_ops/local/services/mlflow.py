@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ffdl_ops.core.jobs.ids import MLFLOW_BUCKET
 from ffdl_ops.core.tenancy.tenants import Tenants
 from ffdl_ops.local.services import mlflow_gate
 from ffdl_ops.local.services.environment import base_environment
@@ -46,7 +47,7 @@ def mlflow_service(home: Path, port: int, database: str, secrets: Mapping[str, A
     """
     command = [
         sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-        "--app-name", "basic-auth", "--default-artifact-root", "s3://ffdl-mlflow", "--no-serve-artifacts",
+        "--app-name", "basic-auth", "--default-artifact-root", f"s3://{MLFLOW_BUCKET}", "--no-serve-artifacts",
     ]  # fmt: skip
     settings = {
         "MLFLOW_BACKEND_STORE_URI": database,  # it holds a password: no argument, which everybody sees

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from ffdl_ops.core.jobs.ids import MLFLOW_BUCKET
 from ffdl_ops.core.tenancy.tenants import Tenants
 from ffdl_ops.local.services import s3_keys
 from ffdl_ops.local.services.errors import ServiceFailed
@@ -28,7 +29,7 @@ __all__ = ["PLATFORM", "lay_out", "s3_service"]
 PLATFORM = ""
 """The name, in the secrets, of the key that opens every bucket."""
 
-_SYSTEM_BUCKETS = ("ffdl-mlflow",)
+_SYSTEM_BUCKETS = (MLFLOW_BUCKET,)
 _START_S = 30.0
 
 

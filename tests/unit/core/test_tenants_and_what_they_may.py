@@ -219,3 +219,20 @@ def test_defaults_come_from_tenant_and_platform_and_never_replace_what_is_writte
     assert full.data_stores == load_manifest(written).data_stores
     assert with_defaults(load_manifest({"name": "x", "example": "probe"}), tenant, sizes).data_stores == []
     assert with_defaults(plain, tenant, sizes) == plain
+
+
+@pytest.mark.parametrize(
+    ("tenant", "path"),
+    [
+        ({"name": "mlflow"}, "tenants[0].bucket"),
+        ({"name": "a", "bucket": "ffdl-mlflow"}, "tenants[0].bucket"),
+        ({"name": "a", "data_buckets": ["ffdl-mlflow"]}, "tenants[0].data_buckets[0]"),
+        ({"name": "a", "bucket": "FFDL-Vision"}, "tenants[0].bucket"),
+        ({"name": "a", "bucket": "a..b"}, "tenants[0].bucket"),
+        ({"name": "a-"}, "tenants[0].name"),
+    ],
+)
+def test_the_platforms_own_bucket_and_names_that_no_bucket_can_have_are_refused(tenant, path) -> None:
+    with pytest.raises(ConfigErrors) as refused:
+        Tenants.load({"tenants": [tenant]})
+    assert path in {problem.path for problem in refused.value.problems}
