@@ -2,7 +2,8 @@
 
 from airflow.plugins_manager import AirflowPlugin
 
-from ffdl_ops.pipeline.links import MlflowRunLink
+from ffdl_ops.pipeline.links import PAGES, MlflowRunLink, WaitLink
+from ffdl_ops.pipeline.pages import Pages
 
 __all__ = ["FfdlPlugin"]
 
@@ -11,4 +12,5 @@ class FfdlPlugin(AirflowPlugin):
     """The platform's part of Airflow's UI."""
 
     name = "ffdl"
-    operator_extra_links = [MlflowRunLink()]
+    operator_extra_links = [MlflowRunLink(), WaitLink()]
+    fastapi_apps = [{"app": Pages(), "url_prefix": PAGES, "name": "FfDL"}]

@@ -7,7 +7,7 @@ outside writes nothing. That difference is how `conclude` tells a failed job fro
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from ffdl_ops.core.errors import FfdlError, TemporaryError
 from ffdl_ops.core.jobs.ids import job_id as job_id_of
 from ffdl_ops.core.jobs.states import TERMINAL
-from ffdl_ops.pipeline.links import MlflowRunLink
+from ffdl_ops.pipeline.links import MlflowRunLink, WaitLink
 from ffdl_ops.pipeline.services import Services, now, services
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class StageMixin:
     stage: str
     teardown = False
     tenant: str
+    operator_extra_links: Collection[MlflowRunLink | WaitLink]
 
     @abstractmethod
     def work(self, context: Context, svc: Services, job: JobRecord) -> Any:
@@ -75,7 +76,7 @@ class StageMixin:
             if job is None:
                 return None
             svc.ledger.stage_started(job_id, self.stage, now(), context["ti"].try_number)
-            self._push_link(context, job)
+            self._push_links(context, job)
             result = function(context, svc, job)
         except (AirflowException, AirflowFailException):
             raise
@@ -130,11 +131,12 @@ class StageMixin:
         failure = getattr(error, "failure", None) or {"class": kind, "stage": self.stage, "summary": message}
         svc.ledger.record_outcome(job_id, "failed", failure, now())
 
-    def _push_link(self, context: Context, job: JobRecord) -> None:
-        """Offer the link to MLflow while the stage still runs; Airflow itself does so only at its end."""
-        url = MlflowRunLink.url_of(job)
-        if url:
-            context["ti"].xcom_push(key=MlflowRunLink().xcom_key, value=url)
+    def _push_links(self, context: Context, job: JobRecord) -> None:
+        """Offer the stage's links while it still runs or waits; Airflow itself does so only at its end."""
+        for link in self.operator_extra_links:
+            url = link.url_of(job)
+            if url:
+                context["ti"].xcom_push(key=link.xcom_key, value=url)
 
 
 class StageOperator(StageMixin, BaseOperator):
@@ -143,7 +145,7 @@ class StageOperator(StageMixin, BaseOperator):
     :param tenant: whose DAG it is in.
     """
 
-    operator_extra_links = (MlflowRunLink(),)
+    operator_extra_links: Collection[MlflowRunLink | WaitLink] = (MlflowRunLink(),)
 
     def __init__(self, *, tenant: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import and_, delete, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from ffdl_ops.adapters.ledger.errors import Refused
@@ -91,20 +91,23 @@ class Waits(LedgerPart):
         requests = (request_of(entry) for entry in entries.values())
         for request in sorted(requests, key=lambda one: (-one.priority, one.submitted_at, one.job_id)):
             places[request.tenant] = places.get(request.tenant, 0) + 1
-            row = waits.get(request.job_id)
-            wait = WaitRecord.of(row) if row is not None else None
-            records.append(
-                QueuedRecord(
-                    request=request,
-                    position=places[request.tenant],
-                    enqueued_at=entries[request.job_id].enqueued_at,
-                    cause=wait.cause if wait else None,
-                    message=wait.message if wait else None,
-                    holders=wait.holders if wait else (),
-                    earliest=wait.earliest if wait else None,
-                )
-            )
+            records.append(_queued(entries[request.job_id], places[request.tenant], waits.get(request.job_id)))
         return records
+
+    def queued(self, job_id: str) -> QueuedRecord | None:
+        """One job that waits, as :meth:`queue` has it, without reading the rest; ``None`` when it is not in the queue."""
+        with self._transaction() as session:
+            entry = session.get(QueueEntry, job_id)
+            if entry is None:
+                return None
+            mine = (entry.submitted_at, entry.job_id)
+            earlier = and_(
+                QueueEntry.priority == entry.priority, tuple_(QueueEntry.submitted_at, QueueEntry.job_id) < mine
+            )
+            ahead = or_(QueueEntry.priority > entry.priority, earlier)
+            count = select(func.count()).where(QueueEntry.tenant == entry.tenant, ahead)
+            open_wait = select(WaitInterval).where(WaitInterval.job_id == job_id, WaitInterval.ended_at.is_(None))
+            return _queued(entry, 1 + (session.scalar(count) or 0), session.scalar(open_wait))
 
     def queue_state(self) -> QueueState:
         """Which jobs wait, which of those are to be halted, and which jobs hold a lease."""
@@ -121,6 +124,19 @@ class Waits(LedgerPart):
         query = select(WaitInterval).where(WaitInterval.job_id == job_id).order_by(WaitInterval.id)
         with self._transaction() as session:
             return [WaitRecord.of(row) for row in session.scalars(query)]
+
+
+def _queued(entry: QueueEntry, position: int, row: WaitInterval | None) -> QueuedRecord:
+    wait = WaitRecord.of(row) if row is not None else None
+    return QueuedRecord(
+        request=request_of(entry),
+        position=position,
+        enqueued_at=entry.enqueued_at,
+        cause=wait.cause if wait else None,
+        message=wait.message if wait else None,
+        holders=wait.holders if wait else (),
+        earliest=wait.earliest if wait else None,
+    )
 
 
 def request_of(entry: QueueEntry) -> GangRequest:

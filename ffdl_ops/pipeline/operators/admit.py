@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.core.errors import PermanentError
 from ffdl_ops.pipeline import admission
+from ffdl_ops.pipeline.links import MlflowRunLink, WaitLink
 from ffdl_ops.pipeline.stage import StageOperator
 from ffdl_ops.pipeline.triggers.admission import AdmissionTrigger
 
@@ -26,6 +27,7 @@ class AdmitOperator(StageOperator):
 
     stage = "admit"
     ui_color = "#ffe9c7"
+    operator_extra_links = (MlflowRunLink(), WaitLink())
 
     def work(self, context: Context, svc: Services, job: JobRecord) -> dict[str, Any] | None:
         """Ask; defer when the answer is "wait"."""

@@ -13,7 +13,7 @@ from ffdl_ops.core.errors import FfdlError
 from ffdl_ops.core.jobs.ids import namespace as namespace_of
 from ffdl_ops.core.jobs.states import JobState
 from ffdl_ops.pipeline import admission, gang
-from ffdl_ops.pipeline.links import MlflowRunLink
+from ffdl_ops.pipeline.links import MlflowRunLink, WaitLink
 from ffdl_ops.pipeline.services import Services, now
 from ffdl_ops.pipeline.stage import StageMixin
 from ffdl_ops.pipeline.triggers.admission import AdmissionTrigger
@@ -63,7 +63,7 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
     ui_color = "#d5f2d5"
     # A tenant's text must never be rendered as a template, so nothing of this operator is.
     template_fields = ()
-    operator_extra_links = (MlflowRunLink(),)
+    operator_extra_links = (MlflowRunLink(), WaitLink())
 
     def __init__(self, *, tenant: str, **kwargs: Any) -> None:
         super().__init__(

@@ -71,7 +71,7 @@ class PlanOperator(StageOperator):
         if job.state not in TERMINAL:
             svc.advance(job.job_id, JobState.PENDING, "planned")
         job = svc.ledger.job(job.job_id) or job
-        self._push_link(context, job)
+        self._push_links(context, job)
         self.log.info("Job %s (%s) of tenant %s is planned.", job.job_id, job.name, job.tenant)
         return {"job_id": job.job_id, "mlflow_run_id": run.run_id}
 

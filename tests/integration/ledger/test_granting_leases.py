@@ -158,6 +158,17 @@ def test_the_queue_shows_each_tenants_own_positions(ledger, holding, new_job):
     ]
 
 
+def test_one_waiting_job_is_told_as_the_whole_queue_tells_it(ledger, holding, new_job):
+    jobs = (("job-2", "a", 1, 50), ("job-3", "b", 2, 50), ("job-4", "a", 1, 50), ("job-5", "a", 9, 60))
+    for name, tenant, at, priority in jobs:
+        new_job(name, tenant=tenant)
+        ledger.enqueue(gang(name, 1, 4, tenant=tenant, at=at, priority=priority), later(at))
+    run_pass(ledger, 10)
+    assert [one.position for one in ledger.queue()] == [1, 2, 3, 1]
+    assert [ledger.queued(one.request.job_id) for one in ledger.queue()] == ledger.queue()
+    assert ledger.queued("job-1") is None, "it holds its places"
+
+
 def test_an_attempt_runs_under_a_live_lease_alone(ledger, holding):
     with pytest.raises(LeaseLost, match="does not hold lease"):
         ledger.begin_attempt("job-1", holding.epoch + 7, 2, 20_000, None, later(2))
