@@ -48,6 +48,8 @@ def own_platform(tenants: Sequence[str], quota: int, directory: str | None = Non
     """
     import yaml
 
+    if directory is not None:
+        Path(directory).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ffdl-bench-", dir=directory) as name:
         home = Path(name)
         home.chmod(0o711)  # PostgreSQL and the pods have users of their own

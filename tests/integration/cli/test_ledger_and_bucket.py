@@ -160,7 +160,7 @@ def test_deleting_empties_the_jobs_prefix_and_marks_its_record(place: Place) -> 
 
 def test_a_backup_brings_back_what_was_lost(place: Place) -> None:
     place.ffdl("backup", "saved", "--only", "ledger")
-    place.ledger.delete_job(DONE)
+    place.ledger.delete_job(DONE, "ann", T + timedelta(hours=1))
     assert "There is no job" in place.ffdl("show", DONE, code=2).stderr
     assert "--replace" in place.ffdl("restore", "saved", "--only", "ledger", code=3).stderr
     place.ledger.close()

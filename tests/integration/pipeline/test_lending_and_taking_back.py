@@ -44,9 +44,7 @@ def test_what_is_lent_is_taken_back_and_the_borrower_goes_on_from_its_checkpoint
     assert "resumed at step=" in log
     audit = [(line.actor, line.action) for line in rig.ledger.audit_lines(job_id=borrower.job_id)]
     assert audit == [("scheduler", "admit"), ("scheduler", "preempt"), ("scheduler", "admit")]
-    lost = lost_by_class(
-        rig.ledger.leases(borrower.job_id), [first, second], rig.ledger.checkpoints(borrower.job_id)
-    )
+    lost = lost_by_class(rig.ledger.leases(borrower.job_id), [first, second], rig.ledger.checkpoints(borrower.job_id))
     assert set(lost) == {"preempted"}
     assert lost["preempted"] < 4 * (first.ended_at - first.started_at).total_seconds(), "a part of it was saved"
     for before, after in pairwise(rig.ledger.leases(borrower.job_id)):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pytest
@@ -16,6 +17,8 @@ from tests.support.platform import Platform
 from tests.support.rig import Rig, Run
 
 pytestmark = pytest.mark.slow
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,15 @@ def processes(platform: Platform) -> Iterator[psutil.Process]:
         yield from family
 
 
+def seen(platform: Platform, look: Callable[[psutil.Process], T]) -> list[T]:
+    """What a look at each process shows; one that ends meanwhile (Airflow forks and reaps many) shows nothing."""
+    found = []
+    for process in processes(platform):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(look(process))
+    return found
+
+
 def words(value: Any) -> Iterator[str]:
     """Every text in a structure."""
     if isinstance(value, dict):
@@ -67,9 +79,9 @@ def secrets(platform: Platform) -> set[str]:
 
 def test_nothing_listens_beyond_this_machine(platform: Platform) -> None:
     listening = [
-        (process.name(), socket.laddr)
-        for process in processes(platform)
-        for socket in process.net_connections("inet")
+        (name, socket.laddr)
+        for name, sockets in seen(platform, lambda one: (one.name(), one.net_connections("inet")))
+        for socket in sockets
         if socket.status == psutil.CONN_LISTEN or not socket.raddr
     ]
     assert {address.port for _, address in listening} == set(platform.stack.ports.values())
@@ -78,7 +90,7 @@ def test_nothing_listens_beyond_this_machine(platform: Platform) -> None:
 
 def test_no_command_line_shows_a_secret(platform: Platform, ran: tuple[Rig, Run]) -> None:
     hidden = secrets(platform)
-    shown = {process.pid: " ".join(process.cmdline()) for process in processes(platform)}
+    shown = dict(seen(platform, lambda one: (one.pid, " ".join(one.cmdline()))))
     assert len(shown) >= 10
     assert not [(pid, line) for pid, line in shown.items() for word in hidden if word in line]
 

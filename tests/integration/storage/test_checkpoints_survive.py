@@ -142,7 +142,9 @@ def test_the_store_may_be_down_for_a_while_and_nothing_is_lost(own_s3: S3Server,
     assert [one.number for one in list_generations(own_s3.store, job.bucket, "job-1") if one.complete][0] == 1
 
 
-def test_the_store_going_down_in_the_middle_of_an_upload_leaves_the_older_generation(own_s3: S3Server, tmp_path: Path) -> None:
+def test_the_store_going_down_in_the_middle_of_an_upload_leaves_the_older_generation(
+    own_s3: S3Server, tmp_path: Path
+) -> None:
     job = Job(own_s3, own_s3.bucket("tenant"), tmp_path)
     job.run("prepare")
     write(job.job_dir / "checkpoints/ckpt-1.pt", checkpoint(1))
