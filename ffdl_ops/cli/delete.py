@@ -21,7 +21,7 @@ __all__ = ["commands"]
 @as_json
 @pass_session
 def delete(session: Session, job: str, force: bool, timeout: float | None, as_json: bool) -> None:
-    """Delete what an ended job left: results, checkpoints and logs in the bucket, and its run in MLflow.
+    """Delete what an ended job left: its files on the cluster, results, checkpoints and logs in the bucket, its run in MLflow.
 
     The ledger keeps the job's record, and its code stays, since other jobs may use the same. It can't be undone.
     """
@@ -37,7 +37,7 @@ def delete(session: Session, job: str, force: bool, timeout: float | None, as_js
         emit_json({"job_id": record.job_id, **done})
         return
     also = " and its MLflow run" if done["mlflow_run"] else ""
-    say(f"Deleted {done['objects']} objects of {record.job_id}{also}.")
+    say(f"Deleted {done['files']} files on the cluster and {done['objects']} objects of {record.job_id}{also}.")
 
 
 commands = [delete]

@@ -1,4 +1,4 @@
-"""Removing what an ended job left: its objects and its MLflow run. The ledger's record stays, and says so.
+"""Removing what an ended job left: files on the cluster, its objects, its MLflow run. The ledger keeps its record and says so.
 
 What it does not do: end a job, remove code that other jobs may use too, or remove secrets of data stores.
 """
@@ -29,22 +29,23 @@ def deleted_at(ledger: Ledger, job: JobRecord) -> datetime | None:
 
 
 def remove_job(session: Session, job: JobRecord) -> dict[str, Any]:
-    """Delete the job's objects and its MLflow run, then mark it; may be repeated after it was interrupted.
+    """Delete the job's files, objects and MLflow run, then mark it; may be repeated after it was interrupted.
 
-    :returns: how many objects were deleted, and whether there was a run to delete.
+    :returns: how many files and objects were deleted, and whether there was a run to delete.
     :raises Refusal: while the job has not ended.
     """
     if job.state not in TERMINAL:
         raise Refusal(
             f"Job {job.job_id} is {job.state}; halt it first (`ffdl halt {job.job_id} --wait`, or --force here)."
         )
-    words = "removes what it left in the bucket and in MLflow"
+    words = "removes what it left on the cluster, in the bucket and in MLflow"
     session.ledger.audit(session.user, "delete", session.now(), words, tenant=job.tenant, job_id=job.job_id)
+    files = session.remove_files(job)
     objects = _remove_objects(session, job)
     run = _remove_run(session, job)
     mark = {"at": session.now().isoformat(), "by": session.user, "resume_count": job.resume_count}
     session.ledger.save_cursor(job.job_id, _MARK, mark, 0)
-    return {"objects": objects, "mlflow_run": run}
+    return {"files": files, "objects": objects, "mlflow_run": run}
 
 
 def _remove_objects(session: Session, job: JobRecord) -> int:

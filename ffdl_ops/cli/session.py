@@ -88,6 +88,14 @@ class Session:
             raise UserError(f"Tenant {tenant} has no data-store secret {connection.secret!r} (any more).")
         return ObjectStore(from_env("FFDL_DATA_S3_", values))
 
+    def remove_files(self, job: JobRecord) -> int:
+        """Remove a job's directory on the cluster's job volume, by a pod: the number of its files."""
+        from ffdl_ops.pipeline.helpers import run_step
+        from ffdl_ops.pipeline.services import Services
+        from ffdl_ops.pipeline.steps import REMOVE
+
+        return int(run_step(Services(self.settings), job, REMOVE)["files"])
+
     def now(self) -> datetime:
         """The present moment, aware, in UTC."""
         return datetime.now(UTC)

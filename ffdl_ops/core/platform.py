@@ -21,7 +21,7 @@ from ffdl_ops.core.tenancy.tenants import ConfigErrors
 if TYPE_CHECKING:
     from ffdl_ops.core.jobs.manifest import Manifest
 
-__all__ = ["Images", "PlatformConfig", "Poll", "Ports", "Scheduler", "Size", "Timeouts", "Volume", "Volumes"]
+__all__ = ["Cache", "Images", "PlatformConfig", "Poll", "Ports", "Scheduler", "Size", "Timeouts", "Volume", "Volumes"]
 
 _PORT = Whole(1, 65_535)
 _USER = Whole(1, 2**31 - 1)
@@ -85,6 +85,23 @@ class Volumes(Section):
 
     job: Volume = _DEFAULT_VOLUME
     cache: Volume = _DEFAULT_VOLUME
+
+
+class Cache(Section):
+    """What a tenant's dataset cache keeps; 0 is without limit."""
+
+    max_gib: Annotated[float, BeforeValidator(number(0, 1_000_000))] = 100.0
+    max_age_days: Annotated[float, BeforeValidator(number(0, 36_500))] = 30.0
+
+    @property
+    def max_bytes(self) -> float:
+        """The same in bytes."""
+        return self.max_gib * 2**30
+
+    @property
+    def max_age_s(self) -> float:
+        """The same in seconds."""
+        return self.max_age_days * 86_400
 
 
 class Timeouts(Section):
@@ -164,6 +181,7 @@ class PlatformConfig(Section):
     gpu_types: list[GpuType] = ["K80", "V100"]
     sizes: dict[str, Size] = {}
     volumes: Volumes = Volumes()
+    cache: Cache = Cache()
     run_as_user: Annotated[int, *_USER] = 1000
     timeouts: Timeouts = Timeouts()
     poll: Poll = Poll()

@@ -60,9 +60,11 @@ def start_helper(
     spec: dict[str, Any],
     *,
     data_secret: str | None = None,
+    all_jobs: bool = False,
 ) -> str:
     """Start a stage's helper, or adopt the one that runs already.
 
+    :param all_jobs: whether it has the directory of the tenant's jobs in place of the job's own.
     :returns: the pod's name.
     """
     namespace = namespace_of(job.tenant)
@@ -82,6 +84,7 @@ def start_helper(
         command=command,
         spec=spec,
         data_secret=data_secret,
+        all_jobs=all_jobs,
     )
     return svc.cluster.create_pod(body).metadata.name
 
@@ -157,16 +160,16 @@ class HelperStep(ABC):
         """
 
 
-def run_step(svc: Services, job: JobRecord, step: HelperStep) -> None:
-    """Do a step in place, however long it takes, if it is needed (for `conclude`, which finds one left out)."""
+def run_step(svc: Services, job: JobRecord, step: HelperStep) -> dict[str, Any]:
+    """Do a step in place, however long it takes, if it is needed; what it has found."""
     if not step.needed(svc, job):
-        return
+        return {}
     namespace = namespace_of(job.tenant)
     name = step.start(svc, job)
     started = time.monotonic()
     while (end := helper_end(svc, namespace, name, age_s=time.monotonic() - started)) is None:
         time.sleep(_POLL_S)
-    step.finish(svc, job, end)
+    return step.finish(svc, job, end)
 
 
 def _report(view: PodView) -> dict[str, Any]:

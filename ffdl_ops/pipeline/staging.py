@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.adapters.cluster.specs import CACHE_DIR, JOB_DIR, TOOLS_DIR
 from ffdl_ops.core.jobs.manifest import load_manifest
+from ffdl_ops.core.jobs.states import TERMINAL, JobState
+from ffdl_ops.pipeline.services import now
+from ffdl_ops.pod.staging.spec import KEY_SHOWN
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
     from ffdl_ops.core.jobs.manifest import Manifest
     from ffdl_ops.pipeline.services import Services
 
-__all__ = ["data_dir_of", "data_secret_of", "results_of", "stage_spec"]
+__all__ = ["data_dir_of", "data_secret_of", "keep_spec", "results_of", "stage_spec"]
 
+_ALL = 100_000
+_LIVING = frozenset(JobState) - TERMINAL
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -44,6 +49,18 @@ def stage_spec(svc: Services, job: JobRecord, *, attempt: int, learners: int) ->
             "keep": manifest.checkpoint.keep,
         },
         "results": {"bucket": results_bucket, "prefix": results_prefix},
+    }
+
+
+def keep_spec(svc: Services, tenant: str) -> dict[str, Any]:
+    """What may stay in the tenant's cache beside a data set that is staged."""
+    as_of = now()
+    living = svc.ledger.jobs(tenant=tenant, states=_LIVING, limit=_ALL)
+    return {
+        "max_bytes": svc.platform.cache.max_bytes,
+        "max_age_s": svc.platform.cache.max_age_s,
+        "in_use": sorted({job.dataset_key[:KEY_SHOWN] for job in living if job.dataset_key}),
+        "as_of": as_of.timestamp(),
     }
 
 

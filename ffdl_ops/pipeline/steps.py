@@ -1,4 +1,5 @@
-"""The steps of a job that helper pods do: fetching its data, completing its checkpoint, storing its results and logs.
+"""The steps of a job that helper pods do: fetching its data, completing its checkpoint, storing its results and logs; and,
+when the job is deleted, removing its files.
 
 A step knows whether it is needed, how to start its helper, and what to keep of the result. It is done once for a job's
 newest attempt, whichever task does it: its own, or `conclude` when a person's clear left that out.
@@ -11,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 from ffdl_ops.core.jobs.manifest import load_manifest
 from ffdl_ops.pipeline.finishing import is_done, mark_done, newest_attempt, record_generations
 from ffdl_ops.pipeline.helpers import HelperEnd, HelperStep, result_of, start_helper
-from ffdl_ops.pipeline.staging import data_secret_of, stage_spec
+from ffdl_ops.pipeline.staging import data_secret_of, keep_spec, stage_spec
+from ffdl_ops.pod.staging.spec import KEY_SHOWN
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
     from ffdl_ops.pipeline.services import Services
 
-__all__ = ["CHECKPOINT", "FETCH", "STORE"]
+__all__ = ["CHECKPOINT", "FETCH", "REMOVE", "STORE"]
+
+_RECENT = 200
+"""Jobs of a tenant among which one that has staged the same data is looked for."""
 
 
 class _Fetch(HelperStep):
@@ -27,7 +32,7 @@ class _Fetch(HelperStep):
         """Unless the job reads no data, or a job of this tenant has staged the same objects before."""
         if not job.dataset_key:
             return False
-        recent = svc.ledger.jobs(tenant=job.tenant, limit=200)
+        recent = svc.ledger.jobs(tenant=job.tenant, limit=_RECENT)
         if any(one.dataset_key == job.dataset_key and (one.dataset or {}).get("staged") for one in recent):
             self._mark(svc, job)
             return False
@@ -36,13 +41,20 @@ class _Fetch(HelperStep):
     def start(self, svc: Services, job: JobRecord) -> str:
         """Start the fetch."""
         spec = stage_spec(svc, job, attempt=0, learners=1)
+        spec["data"]["keep"] = keep_spec(svc, job.tenant)
         return start_helper(svc, job, "fetch", "fetch", spec, data_secret=data_secret_of(load_manifest(job.manifest)))
 
     def finish(self, svc: Services, job: JobRecord, end: HelperEnd) -> dict[str, Any]:
-        """Keep that the data is staged."""
+        """Keep that the data is staged, and that what made way for it is not any more."""
         report = result_of(svc, job, end)
+        gone = frozenset(report.get("evicted") or ())
+        if gone:
+            for one in svc.ledger.jobs(tenant=job.tenant, limit=_RECENT):
+                if (one.dataset_key or "")[:KEY_SHOWN] in gone and (one.dataset or {}).get("staged"):
+                    svc.ledger.set_facts(one.job_id, dataset={**(one.dataset or {}), "staged": False})
         self._mark(svc, job)
-        return {key: report.get(key) for key in ("files", "bytes", "seconds", "cached")}
+        made_way = {"evicted": len(gone), "evicted_bytes": report.get("evicted_bytes")} if gone else {}
+        return {**{key: report.get(key) for key in ("files", "bytes", "seconds", "cached")}, **made_way}
 
     @staticmethod
     def _mark(svc: Services, job: JobRecord) -> None:
@@ -88,6 +100,25 @@ class _Store(HelperStep):
         return result
 
 
+class _Remove(HelperStep):
+    """The job's directory on the job volume, gone."""
+
+    def needed(self, svc: Services, job: JobRecord) -> bool:
+        """Always: what is there, only a pod can see."""
+        return True
+
+    def start(self, svc: Services, job: JobRecord) -> str:
+        """Start the removal, from the directory above."""
+        spec = stage_spec(svc, job, attempt=0, learners=1)
+        spec["job_dir"] = f"{spec['job_dir']}/{job.job_id}"
+        return start_helper(svc, job, "remove", "remove", spec, all_jobs=True)
+
+    def finish(self, svc: Services, job: JobRecord, end: HelperEnd) -> dict[str, Any]:
+        """Tell how much it was."""
+        report = result_of(svc, job, end)
+        return {"files": report["files"], "bytes": report["bytes"]}
+
+
 def _spec_of_newest(svc: Services, job: JobRecord) -> dict[str, Any]:
     attempts = svc.ledger.attempts(job.job_id)
     return stage_spec(svc, job, attempt=newest_attempt(svc, job), learners=attempts[-1].learners)
@@ -96,3 +127,4 @@ def _spec_of_newest(svc: Services, job: JobRecord) -> dict[str, Any]:
 FETCH = _Fetch()
 CHECKPOINT = _Checkpoint()
 STORE = _Store()
+REMOVE = _Remove()

@@ -34,6 +34,7 @@ def helper_pod(
     command: str,
     spec: Mapping[str, Any],
     data_secret: str | None = None,
+    all_jobs: bool = False,
 ) -> k8s.V1Pod:
     """One helper pod.
 
@@ -41,6 +42,7 @@ def helper_pod(
     :param number: counts the tries of the stage, so that a finished pod is never taken for a new one.
     :param command: the staging command.
     :param spec: the command's specification.
+    :param all_jobs: whether it has the directory of the tenant's jobs in place of the job's own.
     """
     identity = specs.PodIdentity(
         job_id,
@@ -50,6 +52,6 @@ def helper_pod(
         {"ffdl.dev/stage": stage, "ffdl.dev/number": str(number)},
     )
     pod = specs.pod_skeleton(platform, identity, f"{job_id}-{stage}-{number}")
-    pod.spec.volumes, mounts = specs.volumes_of(platform, identity)
+    pod.spec.volumes, mounts = specs.volumes_of(platform, identity, all_jobs=all_jobs)
     pod.spec.containers = [specs.helper_container(platform, HELPER, command, spec, mounts, data_secret=data_secret)]
     return pod

@@ -70,28 +70,31 @@ def labels_of(identity: PodIdentity) -> dict[str, str]:
     }
 
 
-def volumes_of(platform: PlatformConfig, identity: PodIdentity) -> tuple[list[k8s.V1Volume], dict[str, dict[str, Any]]]:
+def volumes_of(
+    platform: PlatformConfig, identity: PodIdentity, *, all_jobs: bool = False
+) -> tuple[list[k8s.V1Volume], dict[str, dict[str, Any]]]:
     """The pod's volumes, and by volume name the mount arguments that place the tenant's own part of each.
 
-    A shared claim is divided by `subPath`, a host path by directories: either way a pod sees its own job and its own
-    tenant's cache alone.
+    The tenant's directory (its claim, or one below the host path) is divided by `subPath`: a pod sees its own job and its
+    own tenant's cache alone.
+
+    :param all_jobs: whether it sees the directory of all the tenant's jobs: what removes a job's directory must.
     """
     from kubernetes import client
 
-    parts = {"job": f"jobs/{identity.job_id}", "cache": "cache"}
+    parts = {"job": "jobs" if all_jobs else f"jobs/{identity.job_id}", "cache": "cache"}
     volumes: list[k8s.V1Volume] = []
     mounts: dict[str, dict[str, Any]] = {}
     for name, part in parts.items():
         volume = getattr(platform.volumes, name)
         if volume.kind == "hostPath":
-            path = f"{volume.path.rstrip('/')}/{identity.namespace}/{part}"
+            path = f"{volume.path.rstrip('/')}/{identity.namespace}"
             source = client.V1HostPathVolumeSource(path=path, type="DirectoryOrCreate")
             volumes.append(client.V1Volume(name=name, host_path=source))
-            mounts[name] = {}
         else:
             claim = client.V1PersistentVolumeClaimVolumeSource(claim_name=volume.claim)
             volumes.append(client.V1Volume(name=name, persistent_volume_claim=claim))
-            mounts[name] = {"sub_path": part}
+        mounts[name] = {"sub_path": part}
     for name in ("tools", "run"):
         volumes.append(client.V1Volume(name=name, empty_dir=client.V1EmptyDirVolumeSource()))
         mounts[name] = {}
@@ -146,7 +149,7 @@ def helper_container(
 ) -> k8s.V1Container:
     """A container of the helper image that runs one staging command.
 
-    :param command: "fetch", "prepare", "sidecar", "checkpoint" or "store".
+    :param command: "fetch", "prepare", "sidecar", "checkpoint", "store" or "remove".
     :param spec: the command's specification, without secrets.
     :param data_secret: the secret with the manifest's own data-store credentials (keys `FFDL_DATA_S3_*`), if any.
     """

@@ -20,7 +20,7 @@ from ffdl_ops.pod.staging.spec import StageSpec, load_spec
 
 __all__ = ["main"]
 
-COMMANDS = ("fetch", "prepare", "sidecar", "checkpoint", "store")
+COMMANDS = ("fetch", "prepare", "sidecar", "checkpoint", "store", "remove")
 
 
 def main(argv: list[str]) -> int:
@@ -50,7 +50,8 @@ def main(argv: list[str]) -> int:
         print(redacted(traceback.format_exc()), file=sys.stderr, flush=True)
         code, result["error"] = exit_code(error), redacted(f"{type(error).__name__}: {error}")
     if code and result["error"]:
-        say(spec, f"failed ({code}): {result['error']}")
+        # What is to be removed must not get a log in it.
+        say(None if argv == ["remove"] else spec, f"failed ({code}): {result['error']}")
     write_result({**result, "code": code, "seconds": round(time.monotonic() - started, 3)})
     return code
 
@@ -64,6 +65,10 @@ def _run(spec: StageSpec) -> dict[str, Any]:
         from ffdl_ops.pod.staging.fetch import fetch
 
         return fetch(spec)
+    if spec.command == "remove":
+        from ffdl_ops.pod.staging.removal import remove
+
+        return remove(spec)
     if spec.command == "store":
         from ffdl_ops.pod.staging.store import store_all
 

@@ -2,7 +2,7 @@
 
 A data set lies at `<cache>/<key>`, and `<cache>/<key>.complete` lists its files. It is downloaded into
 `<cache>/<key>.partial-<pid>` and renamed, under a lock per key, so that jobs that want the same data download it once and
-a helper that is killed leaves only garbage that the next one removes.
+a helper that is killed leaves only garbage that the next one removes. Data sets that nobody uses make way (`eviction`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from ffdl_ops.adapters.storage.errors import DataChanged, from_disk
 from ffdl_ops.pod.staging import stores
+from ffdl_ops.pod.staging.eviction import Evicted, lock_path, make_room, mark_used, place_of
 from ffdl_ops.pod.staging.files import locked, read_json, remove_tree, try_lock, write_json
 from ffdl_ops.pod.staging.report import say
 from ffdl_ops.pod.staging.spec import DataSpec, StageSpec
@@ -24,26 +25,29 @@ _CHECKED_FILES = 20_000
 def fetch(spec: StageSpec) -> dict[str, Any]:
     """Have the data set in the cache.
 
-    :returns: bytes, files, and whether it was there already.
+    :returns: bytes, files, whether it was there already, and which other data sets have made way for it.
     :raises DataChanged: when the objects are no longer those that the job was planned with.
     :raises DiskTrouble: when the volume is full; what was downloaded is removed.
     """
     data = spec.data
     if data is None:
         return {"bytes": 0, "files": 0, "cached": True}
-    if (listing := is_cached(data)) is not None:
-        return {**_totals(listing), "cached": True}
     try:
         os.makedirs(data.cache_dir, exist_ok=True)
-        with locked(_lock_path(data, data.key)):
+        # The mark first: what is marked stays while it is looked at.
+        with locked(lock_path(data, data.key)):
+            mark_used(data)
+        if (listing := is_cached(data)) is not None:
+            return _told(listing, cached=True, evicted=_make_room(spec, data, 0))
+        with locked(lock_path(data, data.key)):
             if (listing := is_cached(data)) is not None:
                 say(spec, f"data set {data.key[:12]} was staged by another job meanwhile")
-                return {**_totals(listing), "cached": True}
+                return _told(listing, cached=True)
             _remove_garbage(data)
-            listing = _download(spec, data)
+            listing, evicted = _download(spec, data)
     except OSError as error:
         raise from_disk(error, f"staging data below {data.cache_dir}") from None
-    return {**_totals(listing), "cached": False}
+    return _told(listing, cached=False, evicted=evicted)
 
 
 def is_cached(data: DataSpec) -> dict[str, int] | None:
@@ -65,7 +69,11 @@ def is_cached(data: DataSpec) -> dict[str, int] | None:
     return listing
 
 
-def _download(spec: StageSpec, data: DataSpec) -> dict[str, int]:
+def _make_room(spec: StageSpec, data: DataSpec, coming: int) -> Evicted | None:
+    return make_room(spec, data, data.keep, coming) if data.keep else None
+
+
+def _download(spec: StageSpec, data: DataSpec) -> tuple[dict[str, int], Evicted | None]:
     from ffdl_ops.adapters.storage.datasets import dataset_of
     from ffdl_ops.adapters.storage.transfer import download_dataset
 
@@ -77,6 +85,7 @@ def _download(spec: StageSpec, data: DataSpec) -> dict[str, int]:
             f"({found.files} files, {found.bytes} bytes now): run the job again to take it as it is now."
         )
     say(spec, f"downloading s3://{data.bucket}/{data.prefix}: {found.files} files, {found.bytes / 2**20:.1f} MiB")
+    evicted = _make_room(spec, data, found.bytes)
     partial = f"{_place(data)}.partial-{os.getpid()}"
     os.makedirs(partial)
     try:
@@ -92,7 +101,7 @@ def _download(spec: StageSpec, data: DataSpec) -> dict[str, int]:
         raise
     listing = {name: one.size for name, one in found.objects.items()}
     write_json(_place(data) + ".complete", {"key": data.key, "files": listing}, durable=True)
-    return listing
+    return listing, evicted
 
 
 def _remove_garbage(data: DataSpec) -> None:
@@ -106,18 +115,15 @@ def _remove_garbage(data: DataSpec) -> None:
         if key == data.key:
             remove_tree(os.path.join(data.cache_dir, name))
             continue
-        with try_lock(_lock_path(data, key)) as free:
+        with try_lock(lock_path(data, key)) as free:
             if free:
                 remove_tree(os.path.join(data.cache_dir, name))
 
 
 def _place(data: DataSpec) -> str:
-    return os.path.join(data.cache_dir, data.key)
+    return place_of(data, data.key)
 
 
-def _lock_path(data: DataSpec, key: str) -> str:
-    return os.path.join(data.cache_dir, ".locks", f"{key}.lock")
-
-
-def _totals(listing: dict[str, int]) -> dict[str, int]:
-    return {"bytes": sum(listing.values()), "files": len(listing)}
+def _told(listing: dict[str, int], *, cached: bool, evicted: Evicted | None = None) -> dict[str, Any]:
+    gone = {"evicted": list(evicted.keys), "evicted_bytes": evicted.bytes} if evicted else {}
+    return {"bytes": sum(listing.values()), "files": len(listing), "cached": cached, **gone}

@@ -11,19 +11,41 @@ from typing import Any
 
 from ffdl_ops.adapters.storage.errors import BadSpec
 
-__all__ = ["CheckpointSpec", "CodeSpec", "DataSpec", "ResultsSpec", "StageSpec", "load_spec"]
+__all__ = ["KEY_SHOWN", "CheckpointSpec", "CodeSpec", "DataSpec", "KeepSpec", "ResultsSpec", "StageSpec", "load_spec"]
+
+KEY_SHOWN = 16
+"""How much of a data set's key is told to a helper, and by it: enough to tell it from every other one."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True)
+class KeepSpec:
+    """What may stay in the cache beside the data set.
+
+    :param max_bytes: of all data sets; 0 is without limit.
+    :param max_age_s: seconds since the last use; 0 is without limit.
+    :param in_use: the beginnings of the keys that living jobs read, at `as_of` (seconds since 1970).
+    """
+
+    max_bytes: float
+    max_age_s: float
+    in_use: frozenset[str]
+    as_of: float
+
+
+@dataclass(frozen=True)
 class DataSpec:
-    """The data set: where it is in the store, and the key under which it lies in the cache directory."""
+    """The data set: where it is in the store, and the key under which it lies in the cache directory.
+
+    :param keep: what may stay there beside it; ``None`` when nothing is to be removed.
+    """
 
     bucket: str
     prefix: str
     key: str
     cache_dir: str
+    keep: KeepSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +173,18 @@ def _data(raw: Mapping[str, Any] | None) -> DataSpec | None:
         prefix=str(raw.get("prefix") or ""),
         key=_name(raw, "data.key"),
         cache_dir=_directory(raw, "data.cache_dir", "/ffdl/cache"),
+        keep=_keep(_mapping(raw, "data.keep")),
     )
+
+
+def _keep(raw: Mapping[str, Any] | None) -> KeepSpec | None:
+    if raw is None:
+        return None
+    in_use = raw.get("in_use")
+    if not isinstance(in_use, list) or not all(isinstance(one, str) for one in in_use):
+        raise BadSpec(f"data.keep.in_use must be a list of keys, not {in_use!r}.")
+    amounts = {name: _amount(raw, f"data.keep.{name}") for name in ("max_bytes", "max_age_s", "as_of")}
+    return KeepSpec(in_use=frozenset(in_use), **amounts)
 
 
 def _code(raw: Mapping[str, Any] | None) -> CodeSpec | None:
@@ -199,6 +232,13 @@ def _count(raw: Mapping[str, Any], field: str, default: int, *, least: int = 0) 
     return value
 
 
+def _amount(raw: Mapping[str, Any], field: str) -> float:
+    value = raw.get(_last(field))
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+        raise BadSpec(f"{field} must be a number of at least 0, not {value!r}.")
+    return float(value)
+
+
 def _seconds(raw: Mapping[str, Any], field: str, default: float) -> float:
     value = raw.get(_last(field), default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e6:
@@ -207,7 +247,7 @@ def _seconds(raw: Mapping[str, Any], field: str, default: float) -> float:
 
 
 def _mapping(raw: Mapping[str, Any], field: str) -> Mapping[str, Any] | None:
-    value = raw.get(field)
+    value = raw.get(_last(field))
     if value is not None and not isinstance(value, dict):
         raise BadSpec(f"{field} must be an object or null, not {value!r}.")
     return value

@@ -101,11 +101,15 @@ def test_a_halted_job_resumes_from_its_checkpoint_in_the_same_mlflow_run(ffdl: F
     assert "resumed at step=" in ffdl("logs", job_id).stdout
 
 
-def test_a_deleted_job_leaves_nothing_but_its_record(ffdl: Ffdl) -> None:
+def test_a_deleted_job_leaves_nothing_but_its_record(ffdl: Ffdl, platform: Platform) -> None:
     job_id = submitted(ffdl, *probe("--steps 100 --seconds-per-step 0.4"))
     _until_stored(ffdl, job_id)
     ffdl("delete", job_id, code=3)
+    _until_logged(ffdl, job_id, "step=1 ")
+    volumes = platform.home / "minicluster" / "hostpath"
+    assert list(volumes.glob(f"**/jobs/{job_id}"))
     ffdl("delete", job_id, "--force", *LIMIT)
+    assert not list(volumes.glob(f"**/jobs/{job_id}"))
     assert json.loads(ffdl("show", job_id, "--json").stdout)["deleted_at"]
     ffdl("download", job_id, "logs", code=65)
     ffdl("resume", job_id, code=3)

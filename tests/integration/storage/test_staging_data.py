@@ -42,6 +42,33 @@ def test_data_is_fetched_once_and_found_again_without_the_store(job: Job) -> Non
     assert again["ok"] and again["cached"] and again["seconds"] < 1
 
 
+def test_a_new_data_set_takes_the_room_of_one_that_nobody_uses_and_not_of_one_in_use(job: Job) -> None:
+    """20 kB fit twice: the one that a living job reads stays, though it is the older one."""
+    for name in ("read", "idle", "new"):
+        job.s3.put(job.bucket, {f"{name}/{number}": name.encode() * 1000 for number in range(5)})
+    kept = {name: job.data(name) for name in ("read", "idle", "new")}
+    for age_s, name in ((9000, "read"), (8000, "idle")):
+        assert job.run("fetch", data=kept[name])["cached"] is False
+        os.utime(job.cache / f"{kept[name]['key']}.complete", (time.time() - age_s,) * 2)
+    limits = {"max_bytes": 45_000, "max_age_s": 0, "in_use": [kept["read"]["key"][:16]], "as_of": time.time()}
+    result = job.run("fetch", data=kept["new"] | {"keep": limits})
+    assert result["ok"] and result["evicted"] == [kept["idle"]["key"][:16]]
+    assert _cached(job, kept["read"]["key"]) and _cached(job, kept["new"]["key"])
+    assert not list(job.cache.glob(f"{kept['idle']['key']}*"))
+    again = job.run("fetch", data=kept["idle"])
+    assert again["ok"] and again["cached"] is False
+
+
+def test_data_that_is_found_counts_as_used(job: Job) -> None:
+    _data(job)
+    data = job.data("data")
+    job.run("fetch", data=data)
+    marker = job.cache / f"{data['key']}.complete"
+    os.utime(marker, (0, 0))
+    assert job.run("prepare", data=data)["cached"] is True
+    assert time.time() - marker.stat().st_mtime < 600
+
+
 def test_names_with_quotes_globs_and_line_breaks_arrive_as_they_are(job: Job) -> None:
     names = ["it's", 'a "b"', "x*y", "a?b", "[c]", "ümlaut", "$HOME `id`", "new\nline", "-rf", "a  b "]
     content = {f"odd/{name}": name.encode() for name in names}

@@ -245,14 +245,23 @@ class FakeTracker:
 
 
 class FakeCluster:
-    """Nodes, by name whether they take new pods."""
+    """Nodes, by name whether they take new pods; and how many files each job has on the volume."""
 
     def __init__(self) -> None:
         self.schedulable = {"v100-a": True, "v100-b": True}
+        self.files: dict[str, int] = {}
+        self.fault: Exception | None = None
+
+    def remove_files(self, job_id: str) -> int:
+        if self.fault is not None:
+            raise self.fault
+        return self.files.pop(job_id, 0)
 
     def nodes(self) -> list[Any]:
         return [
-            SimpleNamespace(metadata=SimpleNamespace(name=name), spec=SimpleNamespace(unschedulable=not allowed or None))
+            SimpleNamespace(
+                metadata=SimpleNamespace(name=name), spec=SimpleNamespace(unschedulable=not allowed or None)
+            )
             for name, allowed in self.schedulable.items()
         ]
 
@@ -290,6 +299,9 @@ class FakeSession(Session):
 
     def store(self, tenant: str) -> Any:
         return self.fake_store
+
+    def remove_files(self, job: JobRecord) -> int:
+        return self.fake_cluster.remove_files(job.job_id)
 
     def now(self) -> datetime:
         return later(120)

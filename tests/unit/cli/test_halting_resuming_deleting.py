@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ffdl_ops.adapters.ledger import CheckpointRecord
+from ffdl_ops.core.errors import TemporaryError
 from ffdl_ops.core.jobs.states import JobState
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -133,8 +134,10 @@ def test_deleting_removes_what_the_job_left_and_nothing_else(cli: Any, job: Any,
     """Pitfall 44: everything that a job owns goes with it."""
     stores = [{"id": "d", "type": "mount_cos", "training_results": {"container": "ffdl-vision/out"}}]
     cli.ledger.add(job(ID, manifest={"name": "d", "example": "digits-pytorch", "data_stores": stores}))
+    cli.cluster.files = {ID: 5, f"{ID}9": 1}
     told = json.loads(cli.ok("delete", ID, "--json").stdout)
-    assert told == {"job_id": ID, "objects": 3, "mlflow_run": True}
+    assert told == {"job_id": ID, "files": 5, "objects": 3, "mlflow_run": True}
+    assert cli.cluster.files == {f"{ID}9": 1}
     left = {key for _, key in cli.store.objects}
     assert left == {f"jobs/{ID}9/results/m", "code/a.zip", "datasets/d", f"out/{ID}9/m"}
     assert mlflow_deletes == [{"path": "runs/delete", "run_id": "run1"}]
@@ -151,6 +154,21 @@ def test_the_record_of_a_deleted_job_stays_and_says_so_and_it_can_not_be_resumed
     assert "deleted" in cli.refused(3, "resume", ID)
     assert cli.airflow.cleared == []
     assert json.loads(cli.ok("delete", ID, "--json").stdout)["objects"] == 0
+
+
+@pytest.mark.usefixtures("stored")
+def test_while_the_cluster_is_down_nothing_is_deleted_and_the_call_can_be_repeated(
+    cli: Any, job: Any, mlflow_deletes: list[Any]
+) -> None:
+    cli.ledger.add(job(ID))
+    before = dict(cli.store.objects)
+    cli.cluster.fault = TemporaryError("The cluster does not answer.")
+    assert "does not answer" in cli.refused(69, "delete", ID)
+    assert (cli.store.objects, mlflow_deletes) == (before, [])
+    assert json.loads(cli.ok("show", ID, "--json").stdout)["deleted_at"] is None
+    cli.cluster.fault = None
+    cli.ok("delete", ID)
+    assert json.loads(cli.ok("show", ID, "--json").stdout)["deleted_at"]
 
 
 @pytest.mark.usefixtures("stored")

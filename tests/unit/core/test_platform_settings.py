@@ -36,6 +36,8 @@ def test_an_empty_file_is_the_defaults() -> None:
         ({"volumes": {"job": {"kind": "hostPath"}}}, "volumes.job"),
         ({"volumes": {"job": {"kind": "hostPath", "path": "relative"}}}, "volumes.job.path"),
         ({"volumes": {"job": {"kind": "persistentVolumeClaim", "claim": "c", "path": "/x"}}}, "volumes.job"),
+        ({"cache": {"max_gib": -1}}, "cache.max_gib"),
+        ({"cache": {"max_gb": 1}}, "cache.max_gb"),
         ({"timeouts": {"grace_seconds": 5}}, "timeouts.grace_seconds"),
         ({"timeouts": {"startup": 5}}, "timeouts.startup"),
         ({"poll": {"gang_seconds": 0}}, "poll.gang_seconds"),
