@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 
 from ffdl_ops.pod.learner.emetrics import MetricsFile, metrics_place_of
@@ -13,7 +14,7 @@ from ffdl_ops.pod.learner.memory import count_oom_kills
 from ffdl_ops.pod.learner.processes import resident_bytes
 from ffdl_ops.pod.learner.tfevents import EventFiles
 
-__all__ = ["Progress", "Watch"]
+__all__ = ["Notices", "Progress", "Watch"]
 
 _POLL_S = 1.0
 _LONGEST_BYTES = 64 * 1024
@@ -49,6 +50,28 @@ class Progress:
             return ""
 
 
+class Notices:
+    """What the checkpoint side-car tells the program's owner, a line each. What is there at first was told before."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._told = len(self._read())
+
+    def news(self) -> list[str]:
+        """The lines that were added, whole ones only."""
+        text = self._read()[self._told :]
+        whole = text[: text.rfind(b"\n") + 1]
+        self._told += len(whole)
+        return whole.decode("utf-8", "replace").splitlines()
+
+    def _read(self) -> bytes:
+        try:
+            with open_regular(self._path) as file:
+                return file.read(_LONGEST_BYTES)
+        except OSError:
+            return b""
+
+
 class Watch:
     """Looks at the program each second and echoes what it tells into the log.
 
@@ -63,6 +86,9 @@ class Watch:
             self._metrics.append(MetricsFile(path))
         if path := metrics_place_of(learner.env, "tensorboard"):
             self._metrics.append(EventFiles(path))
+        # One learner tells it for all.
+        own = learner.learner_id == 1
+        self._notices = Notices(os.path.join(learner.state_dir, "staging", "notices.log")) if own else None
         self._oom_kills_before = count_oom_kills()
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
@@ -98,6 +124,8 @@ class Watch:
         progress = self._progress.news()
         if progress is not None:
             self._log.event("progress", progress)
+        for notice in self._notices.news() if self._notices else ():
+            self._log.say(notice)
         for source in self._metrics:
             for metric in source.news():
                 self._log.event("metric", metric)

@@ -21,6 +21,7 @@ from ffdl_ops.core.errors import FfdlError
 from ffdl_ops.pod.staging.ending import ending_of
 from ffdl_ops.pod.staging.files import locked, read_json, remove_tree
 from ffdl_ops.pod.staging.index import CheckpointIndex, IndexEntry, load_index, save_index
+from ffdl_ops.pod.staging.notices import tell_unnamed
 from ffdl_ops.pod.staging.report import say
 from ffdl_ops.pod.staging.scan import FileState, Scan, scan_directory, state_of
 from ffdl_ops.pod.staging.selection import Nothing, Selection, rank_of, select, step_in
@@ -89,6 +90,7 @@ class CheckpointTaker:
                 last = ending is not None and ending.last
                 index = load_index(self._spec)
                 ranks = self._spec.learners if self._spec.checkpoint.per_rank else None
+                tell_unnamed(self._spec, scan.unnamed)
                 chosen = select(scan, findings, index, last=last, ranks=ranks)
                 if isinstance(chosen, Selection) and not last and (reason := _in_motion(before, scan, index, ranks)):
                     chosen = Nothing(reason)
@@ -122,7 +124,9 @@ class CheckpointTaker:
         self._uploaded.clear()
         size = sum(entries[path].size for path in chosen.fresh)
         taken = Taken(number, step, size, len(entries), chosen.left_out)
-        missing = f"; left out, not finished or not named in UTF-8: {', '.join(taken.left_out[:5])}" if taken.left_out else ""
+        missing = (
+            f"; left out, not finished or not named in UTF-8: {', '.join(taken.left_out[:5])}" if taken.left_out else ""
+        )
         say(self._spec, f"checkpoint generation {number}, step {step}: {size / 2**20:.1f} MiB uploaded{missing}")
         self._prune()
         return taken

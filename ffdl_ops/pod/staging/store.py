@@ -56,7 +56,10 @@ def store_all(spec: StageSpec) -> dict[str, Any]:
     try:
         for part in (results, logs, state):
             listing = _store_part(part, stored, skipped, told)
-            told[f"{part.name}_files"], told[f"{part.name}_bytes"] = len(listing), sum(size for size, _ in listing.values())
+            told[f"{part.name}_files"], told[f"{part.name}_bytes"] = (
+                len(listing),
+                sum(size for size, _ in listing.values()),
+            )
             told[f"{part.name}_uri"] = f"s3://{part.bucket}/{part.prefix}/"
             tenant.put_json(spec.bucket, listing_key, {uri: list(one) for uri, one in stored.items()})
             if part is results:
@@ -85,7 +88,10 @@ def _store_part(
     if items:
         size = sum(one.size for one in items)
         # Not into the helper's log: that is one of the files that are being stored.
-        say(None, f"storing {part.name}: {len(items)} files, {size / 2**20:.1f} MiB to s3://{part.bucket}/{part.prefix}/")
+        say(
+            None,
+            f"storing {part.name}: {len(items)} files, {size / 2**20:.1f} MiB to s3://{part.bucket}/{part.prefix}/",
+        )
         upload(part.store, items)
         _verify(part, items)
         told["uploaded_files"] += len(items)
@@ -149,7 +155,7 @@ def _why_not(path: str, key: str) -> str:
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
-        return "its name is not UTF-8"
+        return "its name is not UTF-8; save it under another name"
     return f"its key is longer than {_MAX_KEY_BYTES} bytes" if size > _MAX_KEY_BYTES else ""
 
 

@@ -130,6 +130,30 @@ def test_code_of_ones_own_is_run_from_a_directory(ffdl: Ffdl) -> None:
     assert (Path(job_id) / "code" / "code.zip").stat().st_size
 
 
+def test_scalars_of_event_files_are_in_mlflow_with_their_step_and_time(ffdl: Ffdl) -> None:
+    Path("mine").mkdir()
+    Path("mine/train.py").write_text(
+        "import os\n"
+        "import tensorflow as tf\n"
+        "v1 = tf.compat.v1\n"
+        "with tf.Graph().as_default():\n"
+        "    writer = v1.summary.FileWriter(os.environ['LOG_DIR'] + '/tb')\n"
+        "    for step in range(3):\n"
+        "        value = v1.Summary.Value(tag='loss', simple_value=1 / (step + 1))\n"
+        "        event = v1.Event(wall_time=1_700_000_000 + step, step=step, summary=v1.Summary(value=[value]))\n"
+        "        writer.add_event(event)\n"
+        "    writer.close()\n"
+    )
+    Path("job.yml").write_text(
+        "name: events\nframework: {name: tensorflow, command: python3 train.py}\n"
+        "evaluation_metrics: {type: tensorboard, in: $LOG_DIR/tb}\n"
+    )
+    told = ffdl("submit", "job.yml", "--code", "mine", "--follow", *LIMIT, "--json").stdout
+    points = json.loads(ffdl("metrics", json.loads(told)["job_id"], "--key", "loss", "--json").stdout)["series"]["loss"]
+    assert [(one["step"], round(one["value"], 3)) for one in points] == [(0, 1.0), (1, 0.5), (2, 0.333)]
+    assert all(one["at"].startswith("2023-11-14T22:13:2") for one in points)
+
+
 def test_both_databases_are_backed_up_while_the_platform_is_up(ffdl: Ffdl) -> None:
     told = json.loads(ffdl("backup", "saved", "--json").stdout)
     assert {name: Path(path).stat().st_size > 1000 for name, path in told["files"].items()} == {

@@ -67,12 +67,14 @@ def test_results_and_all_logs_are_stored_after_a_failure_too_without_leading_out
     (results / "passwd").symlink_to("/etc/passwd")
     (results / "etc").symlink_to("/etc")
     os.mkfifo(results / "pipe")
+    Path(os.fsdecode(os.fsencode(results) + b"/best-\xff.pt")).write_bytes(b"x")
     (logs / "learner-1.log").write_text("Traceback …\n")
     (logs / "learner-1.exit.json").write_text('{"exit_code": 1}')
     (job.job_dir / "state/progress-1.json").write_text('{"step": 3}')
     told = job.run("store")
     assert told["ok"] and told["results_files"] == 1 and told["results_uri"] == f"s3://{job.bucket}/jobs/job-1/results/"
     assert sorted(told["skipped"]) == [
+        "results/best-\\udcff.pt: its name is not UTF-8; save it under another name",
         "results/etc: a symbolic link", "results/passwd: a symbolic link", "results/pipe: not a regular file",
     ]  # fmt: skip
     assert _stored(job, "jobs/job-1/results/") == {"export/model 'final'.pt": 70 << 20}

@@ -36,6 +36,22 @@ def test_progress_is_echoed_while_the_program_runs_and_at_its_end(job: Job) -> N
     assert learner.report["step"] == 9
 
 
+def test_what_the_side_car_tells_is_in_the_learners_log_once(job: Job) -> None:
+    notices = job.root / "state/staging/notices.log"
+    notices.parent.mkdir(parents=True, exist_ok=True)
+    notices.write_text("told in an earlier attempt\n")
+    learner = job.start("echo up; until [ -e go ]; do sleep 0.05; done")
+    learner.wait_line("up")
+    with notices.open("a") as file:
+        file.write("checkpoint: a name\nhalf")
+    eventually("the notice", lambda: any("checkpoint: a name" in text for text in learner.said))
+    (job.root / "code/go").touch()
+    assert learner.wait() == 0
+    told = "\n".join(learner.said)
+    assert told.count("checkpoint: a name") == 1
+    assert "earlier attempt" not in told and "half" not in told
+
+
 def test_what_an_earlier_attempt_wrote_is_no_progress_of_this_one(job: Job) -> None:
     (job.root / "state/progress-1.json").write_text('{"step": 77}')
     learner = job.run("true")
@@ -47,7 +63,9 @@ def test_the_step_is_taken_from_the_output_when_there_is_no_progress_file(job: J
     assert job.run("echo step=5 loss=0.1; echo 'step=12 loss=0.1'; echo saved").report["step"] == 12
 
 
-@pytest.mark.parametrize("text", ['{"step": ', '{"step": "many"}', '{"step": Infinity}', "[" * 60_000, "[1]", "{}", "\udce9"])
+@pytest.mark.parametrize(
+    "text", ['{"step": ', '{"step": "many"}', '{"step": Infinity}', "[" * 60_000, "[1]", "{}", "\udce9"]
+)
 def test_progress_that_cannot_be_read_is_looked_at_again(tmp_path: Path, text: str) -> None:
     path = tmp_path / "progress"
     progress = Progress(str(path))
@@ -81,7 +99,10 @@ def test_metrics_of_ffdls_file_come_out_once_also_those_written_last(job: Job) -
     ],
 )
 def test_the_metrics_file_is_the_manifests_with_variables_put_in(spec: str, path: str | None) -> None:
-    assert metrics_place_of({"FFDL_METRICS_SPEC": spec, "LOG_DIR": "/logs", "LOG_DIR_2": "/second"}, "emetrics_file") == path
+    assert (
+        metrics_place_of({"FFDL_METRICS_SPEC": spec, "LOG_DIR": "/logs", "LOG_DIR_2": "/second"}, "emetrics_file")
+        == path
+    )
 
 
 def test_metrics_of_an_earlier_attempt_are_not_read_again(tmp_path: Path) -> None:

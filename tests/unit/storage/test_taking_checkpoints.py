@@ -16,6 +16,7 @@ import pytest
 
 from ffdl_ops.adapters.storage.checkpoints import list_generations, newest_complete
 from ffdl_ops.adapters.storage.errors import Unreachable
+from ffdl_ops.pod.learner.watch import Notices
 from ffdl_ops.pod.staging.checkpoints import CheckpointTaker
 from ffdl_ops.pod.staging.spec import StageSpec, load_spec
 from tests.support.s3 import MemoryStore
@@ -196,7 +197,10 @@ def test_only_what_changed_is_uploaded_again_and_every_generation_is_whole(bench
     assert [key.rpartition("/")[2] for key in bench.store.written] == ["ckpt-2.pt", "MANIFEST.json"]
     newest = newest_complete(bench.store, "b", "job-1")
     assert newest is not None and newest.step == 2
-    assert {one.path: re.findall("gen-0*([0-9]+)", one.key) for one in newest.stored} == {"ckpt-1.pt": ["1"], "ckpt-2.pt": ["2"]}
+    assert {one.path: re.findall("gen-0*([0-9]+)", one.key) for one in newest.stored} == {
+        "ckpt-1.pt": ["1"],
+        "ckpt-2.pt": ["2"],
+    }
 
 
 def test_old_generations_go_but_what_a_kept_one_names_stays(tmp_path: Path) -> None:
@@ -469,7 +473,14 @@ def test_a_checkpoint_with_a_file_that_can_not_be_stored_is_no_checkpoint_and_th
 
 
 def test_a_lone_file_that_can_not_be_stored_is_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the learner's log too, once."""
+    learners_log = Notices(str(bench.root.parent / "state" / "staging" / "notices.log"))
     write(bench.root / NOT_UTF8, b"c")
     assert bench.look(3) == []
+    (notice,) = learners_log.news()
+    assert "part-\\udcff.bin can't be stored, since its name is not UTF-8" in notice
+    assert "save under another name" in notice
+    assert bench.look(3) == []
+    assert learners_log.news() == []
     said = capsys.readouterr()
     assert "use another name" in said.out + said.err
