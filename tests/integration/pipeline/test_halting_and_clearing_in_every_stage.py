@@ -97,18 +97,10 @@ def bring_to(rig: Rig, case: Case) -> Run:
     run = rig.probe(flags=case.flags, **form)
     if case.trained:
         rig.wait_job(run, {"PROCESSING"})
-        eventually("a checkpoint", lambda: generations(rig, run))
+        eventually("a checkpoint", lambda: rig.generations(run))
     if case.stage != "release":  # which a job stands in only once it was halted
         rig.wait_task(run, case.stage, {"running", "deferred"}, within_s=90)
     return run
-
-
-def generations(rig: Rig, run: Run) -> list[int]:
-    """The complete generations in the bucket."""
-    from ffdl_ops.adapters.storage.checkpoints import list_generations
-
-    store = ObjectStore(rig.settings.store_config("vision"))
-    return [one.number for one in list_generations(store, "ffdl-vision", run.job_id) if one.complete]
 
 
 def mlflow_status(rig: Rig, run: Run) -> str:
@@ -137,7 +129,7 @@ def halt(rig: Rig, case: Case, run: Run) -> None:
     if case.trained:
         store = ObjectStore(rig.settings.store_config("vision"))
         assert store.exists("ffdl-vision", f"jobs/{run.job_id}/logs/attempt-1/learner-1.log")
-        assert generations(rig, run)
+        assert rig.generations(run)
 
 
 def go_on(rig: Rig, case: Case, run: Run, clear: str) -> None:

@@ -119,7 +119,7 @@ def test_what_a_reader_passed_over_is_written_from_the_stored_log_batch_by_batch
     job = SimpleNamespace(job_id="job-1", tenant="t", mlflow_run_id="run", manifest={"name": "x", "example": "probe"})
     svc: Any = SimpleNamespace(
         ledger=SimpleNamespace(
-            cursor=lambda job_id, name: {"attempt": 1, "newest": {"p": reached}},
+            cursor=lambda job_id, name: {"attempt": 1, "newest": {"p": reached}} if name == "metrics" else None,
             attempts=lambda job_id: [SimpleNamespace(number=1, learners=1, pods={0: {"pod": "p"}})],
         ),
         store=lambda tenant: store,
