@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord, LeaseRecord, QueueState
 
 __all__ = [
-    "CLOCK", "AdmissionClock", "Standing", "ask", "granted_words", "lease_facts", "places_are_free", "request_of", "run_pass",
-    "waiting_words",
+    "CLOCK", "AdmissionClock", "Standing", "ask", "give_back", "granted_words", "lease_facts", "places_are_free",
+    "request_of", "run_pass", "waiting_words",
 ]  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -71,17 +71,27 @@ def ask(svc: Services, job: JobRecord) -> tuple[LeaseRecord | None, Wait | None]
 
     A lease whose job has been told to stop is given back first, unless an attempt still runs under it.
     """
+    give_back(svc, job)
     lease = svc.ledger.lease(job.job_id)
-    if lease is not None and lease.preempted_at is not None and svc.ledger.open_attempt(job.job_id) is None:
-        words = str((lease.preemption or {}).get("words", "it was told to stop"))
-        svc.ledger.release_lease(job.job_id, lease.epoch, words[:200], now())
-        lease = None
     if lease is not None:
         return lease, None
     svc.advance(job.job_id, JobState.QUEUED, "asked for its gang")
     svc.ledger.enqueue(request_of(svc, job), now())
     waits = run_pass(svc)
     return svc.ledger.lease(job.job_id), waits.get(job.job_id)
+
+
+def give_back(svc: Services, job: JobRecord) -> str | None:
+    """Give back the job's lease if it was told to, and no attempt runs under it; the caller knows that no pod does.
+
+    :returns: for whom and why, when it was given back.
+    """
+    lease = svc.ledger.lease(job.job_id)
+    if lease is None or lease.preempted_at is None or svc.ledger.open_attempt(job.job_id) is not None:
+        return None
+    words = str((lease.preemption or {}).get("words", "it was told to stop"))
+    svc.ledger.release_lease(job.job_id, lease.epoch, words[:200], now())
+    return words
 
 
 def run_pass(svc: Services) -> dict[str, Wait]:
