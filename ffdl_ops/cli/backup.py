@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +30,7 @@ _only = click.option("--only", type=click.Choice(_NAMES), help="Only this databa
 @as_json
 @pass_session
 def backup(session: Session, directory: Path | None, only: str | None, as_json: bool) -> None:
-    """Back up the ledger's and MLflow's databases into DIRECTORY (default: ffdl-backup-<time>), while they are in use.
+    """Back up the ledger's and MLflow's databases into DIRECTORY (default: ffdl-backup-<time>), in use or after `ffdl down`.
 
     Each is one file in PostgreSQL's own format; a file of an earlier backup is replaced once the new one is whole.
     """
@@ -36,7 +38,8 @@ def backup(session: Session, directory: Path | None, only: str | None, as_json: 
 
     directory = directory or Path(f"ffdl-backup-{session.now():%Y%m%dT%H%M%SZ}")
     urls = {name: _url(session.settings, name) for name in _chosen(only)}
-    files = {name: backup_database(url, directory / f"{name}.dump") for name, url in urls.items()}
+    with _databases(session.settings):
+        files = {name: backup_database(url, directory / f"{name}.dump") for name, url in urls.items()}
     if as_json:
         emit_json({"directory": str(directory), "files": {name: str(path) for name, path in files.items()}})
         return
@@ -51,7 +54,7 @@ def backup(session: Session, directory: Path | None, only: str | None, as_json: 
 @as_json
 @pass_session
 def restore(session: Session, directory: Path, only: str | None, replace: bool, as_json: bool) -> None:
-    """Restore the databases from DIRECTORY, as `ffdl backup` wrote them. Stop what uses them first.
+    """Restore the databases from DIRECTORY, as `ffdl backup` wrote them. Stop what uses them first (`ffdl down`).
 
     Each is restored whole or left as it is; a ledger of an older version is brought up to date.
     """
@@ -62,14 +65,28 @@ def restore(session: Session, directory: Path, only: str | None, replace: bool, 
     if missing:
         raise UserError(f"There is no backup {' and no '.join(missing)}.")
     urls = {name: _url(session.settings, name) for name in names}
-    for name, url in urls.items():
-        restore_database(url, directory / f"{name}.dump", replace=replace)
-        if name == "ledger":
-            session.ledger.migrate()
-        if not as_json:
-            say(f"{name}: restored from {directory / f'{name}.dump'}")
+    with _databases(session.settings):
+        for name, url in urls.items():
+            restore_database(url, directory / f"{name}.dump", replace=replace)
+            if name == "ledger":
+                session.ledger.migrate()
+                session.ledger.close()
+            if not as_json:
+                say(f"{name}: restored from {directory / f'{name}.dump'}")
     if as_json:
         emit_json({"directory": str(directory), "restored": names})
+
+
+@contextmanager
+def _databases(settings: Settings) -> Iterator[None]:
+    """The embedded PostgreSQL is there for the block, after `ffdl down` too; another server is its owner's to start."""
+    if os.environ.get("FFDL_LEDGER_URL") or not (settings.home / "postgres" / "PG_VERSION").exists():
+        yield
+        return
+    from ffdl_ops.local.services.stack import Stack
+
+    with Stack(settings).databases():
+        yield
 
 
 def _chosen(only: str | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.cli.exits import exit_of_state
 from ffdl_ops.cli.follow import Followed, settle, wait_for_end
-from ffdl_ops.cli.output import one_line, say, show_duration, show_table
+from ffdl_ops.cli.output import one_line, say, show_duration
 from ffdl_ops.cli.session import Session
 from ffdl_ops.core.errors import FfdlError, TemporaryError, UserError
 from ffdl_ops.core.jobs.ids import dag_id, job_id
@@ -105,7 +105,7 @@ def _summarise(session: Session, job: JobRecord) -> None:
 
     say(f"\nJob {job.job_id} is {job.state} after {show_duration((job.updated_at - job.created_at).total_seconds())}.")
     seconds = session.ledger.stage_seconds(job.job_id)
-    show_table(["Stage", ">Duration"], [[stage, show_duration(taken)] for stage, taken in seconds.items()])
+    say(f"stages:       {', '.join(f'{stage} {show_duration(taken)}' for stage, taken in seconds.items())}")
     for name in ("class", "summary", "advice"):
         if job.failure and job.failure.get(name):
             say(f"{name + ':':<13} {one_line(job.failure[name])}")
@@ -113,10 +113,10 @@ def _summarise(session: Session, job: JobRecord) -> None:
     if accuracy is not None:
         say(f"accuracy:     {accuracy:.2f} % on the test images")
     if job.state is JobState.COMPLETED:
-        say(f"model:        {results_uri(session, job)}   (ffdl download {job.job_id} model)")
+        say(f"model:        {results_uri(session, job)}   (`ffdl download {job.job_id} model`)")
     bucket = session.settings.tenants[job.tenant].bucket
     say(f"checkpoints:  s3://{bucket}/{job_prefix(job.job_id)}checkpoints/")
-    say(f"logs:         s3://{bucket}/{logs_prefix(job.job_id)}   (ffdl logs {job.job_id})")
+    say(f"logs:         s3://{bucket}/{logs_prefix(job.job_id)}   (`ffdl logs {job.job_id}`)")
     say(f"run:          {run_url(session, job)}")
     say(f"metrics:      {mlflow_url(session, job) or '-'}")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,17 +20,18 @@ __all__ = [
 ]  # fmt: skip
 
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
+_COMMAND = re.compile(r"`ffdl (?=[a-z])")
 _WIDE = 220
 
 
 def error_line(text: object) -> str:
     """A message fit for standard error: clean, and without passwords of addresses."""
-    return _URL_PASSWORD.sub(r"\1:***@", clean(text)).strip()
+    return _to_paste(_URL_PASSWORD.sub(r"\1:***@", clean(text)).strip())
 
 
 def say(text: object = "", *, err: bool = False) -> None:
     """A line for people."""
-    click.echo(clean(text), err=err)
+    click.echo(_to_paste(clean(text)), err=err)
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
@@ -63,6 +66,21 @@ def show_facts(facts: Mapping[str, object]) -> None:
 def emit_json(value: Any) -> None:
     """One JSON document on standard output; times in ISO 8601, UTC."""
     click.echo(json.dumps(plain(value), indent=2, allow_nan=False))
+
+
+def _to_paste(text: str) -> str:
+    """Commands that a text proposes, as they work here when they are pasted: this script need not be on the PATH."""
+    return _COMMAND.sub(lambda _: f"`{_program()} ", text)
+
+
+def _program() -> str:
+    called = Path(sys.argv[0])
+    found = shutil.which("ffdl")
+    if called.name != "ffdl" or (found and Path(found).resolve() == called.resolve()):
+        return "ffdl"
+    # Not resolved: a link is what the person typed.
+    script = Path(os.path.abspath(called))
+    return str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script)
 
 
 def _print(what: Any) -> None:

@@ -45,12 +45,13 @@ def show(session: Session, job: str, show_manifest: bool, as_json: bool) -> None
 def job_story(session: Session, job: JobRecord) -> dict[str, Any]:
     """A job and all that belongs to it, by name."""
     ledger = session.ledger
+    deleted = deleted_at(ledger, job)
     return {
         **job_summary(job),
         "resume_count": job.resume_count,
         "halt_requested_by": job.halt_requested_by,
         "halt_requested_at": job.halt_requested_at,
-        "deleted_at": deleted_at(ledger, job),
+        "deleted_at": deleted,
         "failure": job.failure,
         "links": {"airflow": _link(run_url, session, job), "mlflow": _link(mlflow_url, session, job)},
         "mlflow_run_id": job.mlflow_run_id,
@@ -64,7 +65,8 @@ def job_story(session: Session, job: JobRecord) -> dict[str, Any]:
         "attempts": ledger.attempts(job.job_id),
         "waits": ledger.waits(job.job_id),
         "leases": ledger.leases(job.job_id),
-        "checkpoints": ledger.checkpoints(job.job_id),
+        # The ledger's records of them outlive the objects; what can't be fetched any more is not shown.
+        "checkpoints": [] if deleted else ledger.checkpoints(job.job_id),
         "manifest": without_secrets(job.manifest),
     }
 

@@ -9,8 +9,8 @@ group with ``meta.subid`` (FfDL's way to tell sources apart) is taken from every
 ``.<subid>`` (the value that ``$name`` matched) or, for a literal, in ``.learner-<k>``. Events that carry a
 ``subid`` do likewise.
 
-By type: none, ``logger`` and ``tensorboard`` read ``key=value`` lines (`printed`); ``regex_extractor`` reads
-the groups alone; ``emetrics_file`` only the launcher's ``ffdl:metric`` events, which count under every type.
+By type: none and ``logger`` read ``key=value`` lines (`printed`); ``regex_extractor`` reads the groups alone;
+``emetrics_file`` and ``tensorboard`` only the launcher's ``ffdl:metric`` events, which count under every type.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MetricExtractor:
 
     def __init__(self, evaluation_metrics: Mapping[str, Any] | None = None) -> None:
         spec = evaluation_metrics or {}
-        self._reads_printed = spec.get("type") in (None, "logger", "tensorboard")
+        self._reads_printed = spec.get("type") in (None, "logger")
         self._groups: dict[str, Group] = {}
         self._matcher: Matcher | None = None
         if spec.get("type") == "regex_extractor":

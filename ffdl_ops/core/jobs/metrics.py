@@ -132,9 +132,8 @@ class MetricGroup(Section):
 class EvaluationMetrics(Section):
     """How figures are read.
 
-    ``logger`` and ``tensorboard`` read ``key=value`` lines of the output; ``tensorboard`` also says where the program
-    writes its event files, which are kept with the job; ``regex_extractor`` reads by patterns; ``emetrics_file``
-    reads a file of FfDL's metric records.
+    ``logger`` reads ``key=value`` lines of the output; ``regex_extractor`` reads it by patterns; ``tensorboard`` reads the
+    scalars of TensorBoard's event files; ``emetrics_file`` reads a file of FfDL's metric records.
     """
 
     type: Annotated[

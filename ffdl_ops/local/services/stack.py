@@ -256,6 +256,22 @@ class Stack:
             stopped.append("postgres")
         return stopped
 
+    @contextmanager
+    def databases(self) -> Iterator[None]:
+        """PostgreSQL for the block: the one that runs, else started and stopped again, while nothing else of the platform is up.
+
+        :raises UserError: when another `up` or `down` works on this home.
+        """
+        if self.postgres.process is not None:
+            yield
+            return
+        with self._alone():
+            self.postgres.start()
+            try:
+                yield
+            finally:
+                self.postgres.stop()
+
     # -- helpers ---------------------------------------------------------------------------------------------------
     def _step(self, what: str, do: Callable[[], None]) -> None:
         started = time.monotonic()

@@ -14,23 +14,23 @@ from collections.abc import Mapping
 
 from ffdl_ops.pod.learner.files import open_regular
 
-__all__ = ["MetricsFile", "events_of", "metrics_file_of"]
+__all__ = ["MetricsFile", "events_of", "metrics_place_of"]
 
-_DEFAULT = "$LOG_DIR/evaluation-metrics.txt"
+_DEFAULTS = {"emetrics_file": "$LOG_DIR/evaluation-metrics.txt", "tensorboard": "$LOG_DIR/tensorboard"}
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _READ_BYTES = 1 << 20
 _KNOWN_BYTES = 64
 
 
-def metrics_file_of(env: Mapping[str, str]) -> str | None:
-    """The file that the manifest's `evaluation_metrics` names, with variables put in; `None` for other types of them."""
+def metrics_place_of(env: Mapping[str, str], kind: str) -> str | None:
+    """Where `evaluation_metrics` of this type says that metrics are written; `None` when it is of another type."""
     try:
         spec = json.loads(env.get("FFDL_METRICS_SPEC") or "null")
     except ValueError:
         return None
-    if not isinstance(spec, dict) or spec.get("type") != "emetrics_file":
+    if not isinstance(spec, dict) or spec.get("type") != kind:
         return None
-    path = str(spec.get("in") or _DEFAULT)
+    path = str(spec.get("in") or _DEFAULTS[kind])
     return _VARIABLE.sub(lambda found: env.get(found[1] or found[2], found[0]), path)
 
 

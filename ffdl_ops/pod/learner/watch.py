@@ -1,16 +1,17 @@
-"""What a thread looks at each second while the program runs: its progress, its metrics file, and its memory."""
+"""What a thread looks at each second while the program runs: its progress, its metrics, and its memory."""
 
 from __future__ import annotations
 
 import json
 import threading
 
-from ffdl_ops.pod.learner.emetrics import MetricsFile, metrics_file_of
+from ffdl_ops.pod.learner.emetrics import MetricsFile, metrics_place_of
 from ffdl_ops.pod.learner.environment import Learner
 from ffdl_ops.pod.learner.files import open_regular
 from ffdl_ops.pod.learner.logs import Log
 from ffdl_ops.pod.learner.memory import count_oom_kills
 from ffdl_ops.pod.learner.processes import resident_bytes
+from ffdl_ops.pod.learner.tfevents import EventFiles
 
 __all__ = ["Progress", "Watch"]
 
@@ -57,8 +58,11 @@ class Watch:
     def __init__(self, learner: Learner, log: Log) -> None:
         self._log = log
         self._progress = Progress(learner.progress_path)
-        path = metrics_file_of(learner.env)
-        self._metrics = MetricsFile(path) if path else None
+        self._metrics: list[MetricsFile | EventFiles] = []
+        if path := metrics_place_of(learner.env, "emetrics_file"):
+            self._metrics.append(MetricsFile(path))
+        if path := metrics_place_of(learner.env, "tensorboard"):
+            self._metrics.append(EventFiles(path))
         self._oom_kills_before = count_oom_kills()
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
@@ -94,6 +98,6 @@ class Watch:
         progress = self._progress.news()
         if progress is not None:
             self._log.event("progress", progress)
-        if self._metrics is not None:
-            for metric in self._metrics.news():
+        for source in self._metrics:
+            for metric in source.news():
                 self._log.event("metric", metric)

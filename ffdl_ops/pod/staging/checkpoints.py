@@ -40,7 +40,7 @@ class Taken:
 
     :param bytes: uploaded for it; unchanged files are not uploaded again.
     :param files: how many files it holds.
-    :param left_out: files that are not in it, since they were not finished.
+    :param left_out: files that are not in it, since they were not finished, or have no name that can be stored.
     """
 
     generation: int
@@ -122,7 +122,7 @@ class CheckpointTaker:
         self._uploaded.clear()
         size = sum(entries[path].size for path in chosen.fresh)
         taken = Taken(number, step, size, len(entries), chosen.left_out)
-        missing = f"; left out, not finished: {', '.join(taken.left_out[:5])}" if taken.left_out else ""
+        missing = f"; left out, not finished or not named in UTF-8: {', '.join(taken.left_out[:5])}" if taken.left_out else ""
         say(self._spec, f"checkpoint generation {number}, step {step}: {size / 2**20:.1f} MiB uploaded{missing}")
         self._prune()
         return taken

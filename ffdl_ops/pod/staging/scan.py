@@ -47,11 +47,13 @@ class Scan:
 
     :param links: symbolic links that stay inside the directory, to their targets; others are ignored.
     :param temporary: files that by their name are not finished.
+    :param unnamed: files that no object can be named after, since their names are not UTF-8; with escapes.
     """
 
     files: Mapping[str, FileState] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     temporary: Mapping[str, FileState] = field(default_factory=dict)
+    unnamed: tuple[str, ...] = ()
 
 
 def is_marker(path: str) -> bool:
@@ -73,6 +75,7 @@ def scan_directory(root: str) -> Scan:
     files: dict[str, FileState] = {}
     links: dict[str, str] = {}
     temporary: dict[str, FileState] = {}
+    unnamed: list[str] = []
     pending: list[tuple[str, bool]] = [] if os.path.islink(root) else [("", False)]
     while pending:
         folder, unfinished = pending.pop()
@@ -84,6 +87,8 @@ def scan_directory(root: str) -> Scan:
             path = os.path.join(folder, entry.name)
             passing = unfinished or is_temporary(entry.name)
             if not _is_text(entry.name):
+                if not passing:
+                    unnamed.append(path.encode("utf-8", "backslashreplace").decode())
                 continue
             if entry.is_symlink():
                 if not passing and (target := _inner_target(root, path)):
@@ -92,7 +97,7 @@ def scan_directory(root: str) -> Scan:
                 pending.append((path, passing))
             elif (found := state_of(os.path.join(root, path))) is not None:
                 (temporary if passing else files)[path] = found
-    return Scan(files, links, temporary)
+    return Scan(files, links, temporary, tuple(sorted(unnamed)))
 
 
 def state_of(path: str) -> FileState | None:

@@ -11,6 +11,8 @@ So that one file can't keep everything waiting for ever:
   version of it is in the last generation, that takes 15 min in each case: a checkpoint that is overwritten in place must
   not be replaced by one without it.
 
+A file whose name is not UTF-8 can't be stored, so it is left out in the same way, at once.
+
 At the last look, when no writer lives any more, what is not finished is left out at once, unless an older version of it is
 in the last generation: then that generation stays the newest.
 """
@@ -45,7 +47,7 @@ class Selection:
     :param fresh: those that the last generation does not hold as they are.
     :param copied: those that have to be copied before they are uploaded, since they are written to all the time.
     :param grown: those of them that are taken as far as they went at the scan.
-    :param left_out: what is not in it, since it is not finished.
+    :param left_out: what is not in it, since it is not finished, or has no name that can be stored.
     """
 
     files: Mapping[str, FileState]
@@ -85,7 +87,10 @@ def select(
     left = {path for path in unstable - copied if last or _is_hopeless(findings[path], path in index.files)}
     if waiting := unstable - copied - left:
         return Nothing(f"{_named(waiting)} not finished")
-    dropped = _with_companions(left, fresh)
+    dropped = _with_companions(left | set(scan.unnamed), fresh)
+    spoiled = dropped and (not fresh - dropped - grown or dropped & index.files.keys())
+    if scan.unnamed and (spoiled or not scan.files):
+        return Nothing(f"{_named(scan.unnamed)} not named in UTF-8, so the checkpoint can't be stored; use another name")
     if last and (overwritten := dropped & index.files.keys()):
         return Nothing(f"{_named(overwritten)} not finished; generation {index.generation} has the version before")
     kept = {path: state for path, state in scan.files.items() if path not in dropped}
@@ -94,7 +99,8 @@ def select(
         return Nothing()
     if ranks is not None and (reason := _uneven(kept, fresh, ranks)):
         return Nothing(reason)
-    return Selection(kept, frozenset(fresh), frozenset(copied & kept.keys()), frozenset(grown), tuple(sorted(dropped)))
+    left_out = tuple(sorted(dropped.union(scan.unnamed)))
+    return Selection(kept, frozenset(fresh), frozenset(copied & kept.keys()), frozenset(grown), left_out)
 
 
 def step_in(paths: Iterable[str]) -> int | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from ffdl_ops.adapters.storage.store import ObjectStore
+from tests.support.platform import Platform
 from tests.support.rig import Rig, Run
 
 pytestmark = pytest.mark.slow
@@ -71,6 +75,16 @@ def test_a_failed_job_is_told_with_its_class_and_exit_code_1(ffdl: Ffdl) -> None
 def test_what_only_the_cluster_knows_is_refused_by_plan_with_its_words(ffdl: Ffdl) -> None:
     result = ffdl(*probe(), "--memory", "900Ti", "--follow", *LIMIT, code=3)
     assert "memory" in result.stderr
+
+
+def test_data_that_is_absent_fails_the_job_which_goes_on_once_it_is_there(ffdl: Ffdl, platform: Platform) -> None:
+    place = f"late/{uuid.uuid4().hex}"
+    bucket = platform.settings.tenants["vision"].bucket
+    result = ffdl(*probe("--steps 2"), "--data", f"{bucket}/{place}", "--follow", *LIMIT, code=1)
+    assert place in result.stdout
+    job_id = re.findall(r"job-[0-9a-f]+", result.stdout)[0]
+    ObjectStore(platform.settings.store_config("vision")).put_bytes(bucket, f"{place}/one", b"1")
+    ffdl("resume", job_id, "--follow", *LIMIT)
 
 
 def test_a_halted_job_resumes_from_its_checkpoint_in_the_same_mlflow_run(ffdl: Ffdl) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import stat
 import time
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from ffdl_ops.adapters.airflow_api import AirflowApi, AirflowApiError
+from ffdl_ops.adapters.ledger import Ledger
 from ffdl_ops.adapters.storage.store import ObjectStore
 from ffdl_ops.adapters.tracking.rest import MlflowApi, TrackingRefused
 from ffdl_ops.core.errors import FfdlError
@@ -119,8 +121,16 @@ def test_passwords_and_keys_are_readable_by_their_owner_alone(small_platform: Pl
     assert not [path for path in logs for word in words if word in path.read_text(errors="replace")]
 
 
-def test_after_down_and_up_everything_is_still_there(small_platform: Platform) -> None:
+def test_after_down_and_up_everything_is_still_there_and_a_backup_comes_back(
+    small_platform: Platform, tmp_path: Path
+) -> None:
     settings = small_platform.settings
+    ledger = Ledger(settings.ledger_url)
+    ledger.audit("ann", "test", datetime.now(UTC), "before the backup")
+    saved = small_platform.ffdl("backup", str(tmp_path))
+    assert saved.returncode == 0, saved.stderr
+    ledger.audit("ann", "test", datetime.now(UTC), "after the backup")
+    ledger.close()
     store = ObjectStore(settings.store_config("vision"))
     store.put_bytes("ffdl-vision", "kept", b"1")
     api = AirflowApi.from_settings(settings)
@@ -131,7 +141,13 @@ def test_after_down_and_up_everything_is_still_there(small_platform: Platform) -
     assert "postgres" in stack.down()
     assert not [process for process in living if process.is_running() and process.status() != "zombie"]
     assert {row.state for row in stack.status()} == {"down"}
+    restored = small_platform.ffdl("restore", str(tmp_path), "--replace")
+    assert restored.returncode == 0, restored.stderr
+    assert {row.state for row in stack.status()} == {"down"}
     assert "postgres" in stack.up()
+    words = [line.words for line in ledger.audit_lines() if line.action == "test"]
+    ledger.close()
+    assert words == ["before the backup"]
     assert store.get_bytes("ffdl-vision", "kept") == b"1"
     assert api.run_state("chain", "kept") is not None
 

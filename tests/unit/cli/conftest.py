@@ -287,6 +287,7 @@ class FakeSession(Session):
         self.fake_airflow = FakeAirflow(self.fake_ledger)
         self.fake_store, self.fake_tracker, self.fake_cluster = FakeStore(), FakeTracker(), FakeCluster()
         settings = SimpleNamespace(
+            home=Path("no-home"),
             platform=PlatformConfig.load({}),
             tenants=Tenants.load(tenants or two),
             mlflow_uri="http://mlflow",

@@ -25,6 +25,7 @@ def calls(cli: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     monkeypatch.setattr("ffdl_ops.adapters.ledger.backup.backup_database", backup)
     monkeypatch.setattr("ffdl_ops.adapters.ledger.backup.restore_database", restore)
     monkeypatch.setattr(type(cli.ledger), "migrate", lambda self: made.append(("migrate",)), raising=False)
+    monkeypatch.setattr(type(cli.ledger), "close", lambda self: None, raising=False)
     return made
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from ffdl_ops.adapters.ledger import CheckpointRecord
 from ffdl_ops.core.jobs.states import JobState
 
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ID = "job-aaaa000001"
 RUN = f"run-of-{ID}"
 
@@ -140,7 +143,10 @@ def test_deleting_removes_what_the_job_left_and_nothing_else(cli: Any, job: Any,
 @pytest.mark.usefixtures("stored", "mlflow_deletes")
 def test_the_record_of_a_deleted_job_stays_and_says_so_and_it_can_not_be_resumed(cli: Any, job: Any) -> None:
     cli.ledger.add(job(ID))
+    cli.ledger.rows[ID] = {"checkpoints": [CheckpointRecord(3, 1, 40, 2048, 2, True, True, START)]}
+    assert json.loads(cli.ok("show", ID, "--json").stdout)["checkpoints"]
     cli.ok("delete", ID)
+    assert not json.loads(cli.ok("show", ID, "--json").stdout)["checkpoints"]
     assert json.loads(cli.ok("show", ID, "--json").stdout)["deleted_at"] == "2026-01-01T12:02:00Z"
     assert "deleted" in cli.refused(3, "resume", ID)
     assert cli.airflow.cleared == []

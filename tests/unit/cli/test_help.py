@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
 from ffdl_ops.cli.main import COMMANDS, main
+from ffdl_ops.cli.output import error_line, say
 
 OWN = [name for name, (module, _) in COMMANDS.items() if module != "platform"]
 HEAVY = ("rich", "pydantic", "sqlalchemy", "boto3", "urllib3", "yaml", "kubernetes", "mlflow", "airflow")
@@ -20,6 +22,33 @@ def imported_by(code: str) -> set[str]:
     script = f"{code}\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("called", "path", "typed"),
+    [
+        ("somewhere/bin/ffdl", "", "somewhere/bin/ffdl"),
+        ("/other/bin/ffdl", "", "/other/bin/ffdl"),
+        ("somewhere/bin/ffdl", "somewhere/bin", "ffdl"),
+    ],
+)
+def test_a_command_that_is_proposed_works_when_it_is_pasted(
+    called: str,
+    path: str,
+    typed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script = tmp_path / "somewhere/bin/ffdl"
+    script.parent.mkdir(parents=True)
+    script.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / path) if path else "")
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / called)])
+    say("See `ffdl show job-1` (ffdl is not `ffdlx`).")
+    assert capsys.readouterr().out == f"See `{typed} show job-1` (ffdl is not `ffdlx`).\n"
+    assert error_line("Use `ffdl up`.") == f"Use `{typed} up`."
 
 
 def test_the_help_lists_every_command(cli: Any) -> None:

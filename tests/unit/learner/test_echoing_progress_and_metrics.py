@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ffdl_ops.pod.learner.emetrics import MetricsFile, events_of, metrics_file_of
+from ffdl_ops.pod.learner.emetrics import MetricsFile, events_of, metrics_place_of
 from ffdl_ops.pod.learner.logs import Log
 from ffdl_ops.pod.learner.report import write_termination
 from ffdl_ops.pod.learner.watch import Progress
@@ -81,7 +81,7 @@ def test_metrics_of_ffdls_file_come_out_once_also_those_written_last(job: Job) -
     ],
 )
 def test_the_metrics_file_is_the_manifests_with_variables_put_in(spec: str, path: str | None) -> None:
-    assert metrics_file_of({"FFDL_METRICS_SPEC": spec, "LOG_DIR": "/logs", "LOG_DIR_2": "/second"}) == path
+    assert metrics_place_of({"FFDL_METRICS_SPEC": spec, "LOG_DIR": "/logs", "LOG_DIR_2": "/second"}, "emetrics_file") == path
 
 
 def test_metrics_of_an_earlier_attempt_are_not_read_again(tmp_path: Path) -> None:

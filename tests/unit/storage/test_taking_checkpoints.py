@@ -442,3 +442,34 @@ class TestADirectoryPerRank:
         bench.look(2)
         bench.store.objects.pop("jobs/job-1/checkpoints/gen-000001/MANIFEST.rank-1.json")
         assert newest_complete(bench.store, "b", "job-1") is None
+
+
+NOT_UTF8 = os.fsdecode(b"part-\xff.bin")
+
+
+def test_a_checkpoint_with_a_file_that_can_not_be_stored_is_no_checkpoint_and_that_is_said(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is whole without it is taken; what belongs to it is not, and never replaces what was whole before."""
+    write(bench.root / "step-1" / "a.bin", b"a" * 100)
+    assert bench.look(3) == [1]
+    write(bench.root / "step-2" / "a.bin", b"b" * 100)
+    write(bench.root / "step-2" / NOT_UTF8, b"c" * 100)
+    assert bench.look(40) == []
+    said = capsys.readouterr()
+    assert "step-2/part-\\udcff.bin is not named in UTF-8" in said.out + said.err
+    write(bench.root / "step-3" / "a.bin", b"d" * 100)
+    assert bench.look(3) == [2]
+    assert bench.paths() == ["step-1/a.bin", "step-3/a.bin"]
+    said = capsys.readouterr()
+    assert "left out, not finished or not named in UTF-8: step-2/a.bin, step-2/part-\\udcff.bin" in said.out + said.err
+    (bench.root / "step-2" / NOT_UTF8).rename(bench.root / "step-2" / "part.bin")
+    assert bench.look(3) == [3]
+    assert "step-2/part.bin" in bench.paths()
+
+
+def test_a_lone_file_that_can_not_be_stored_is_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    write(bench.root / NOT_UTF8, b"c")
+    assert bench.look(3) == []
+    said = capsys.readouterr()
+    assert "use another name" in said.out + said.err
