@@ -118,11 +118,14 @@ def _unwritten(svc: Services, job: JobRecord) -> Iterator[Point]:
     """The points of the stored logs behind the followers' cursor, read line by line: a log may be larger than memory."""
     saved = svc.ledger.cursor(job.job_id, "metrics") or {}
     store, bucket = svc.store(job.tenant), svc.tenant(job.tenant).bucket
+    followed = load_manifest(job.manifest).monitor.enabled
     for attempt in svc.ledger.attempts(job.job_id):
         if attempt.number < int(saved.get("attempt", 0)):
             continue
         newest = dict(saved.get("newest", {})) if saved.get("attempt") == attempt.number else {}
         cursor = LogCursor(newest)
+        if not followed:
+            svc.tracker.tag_attempt(str(job.mlflow_run_id), attempt.number, _facts_of(svc, job, attempt.number))
         for rank in range(attempt.learners):
             key = f"jobs/{job.job_id}/logs/attempt-{attempt.number}/learner-{rank + 1}.log"
             if not store.exists(bucket, key):
