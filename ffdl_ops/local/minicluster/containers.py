@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ffdl_ops.adapters.processes import pin
 from ffdl_ops.core.errors import FfdlError
-from ffdl_ops.local.minicluster.processes import pin, send
+from ffdl_ops.local.minicluster.processes import send
 from ffdl_ops.local.minicluster.runtime.shim import descendants, start_ticks, write_json
 
 __all__ = ["LOST", "ProcessSpec", "Run", "Runtime"]
@@ -243,7 +244,7 @@ class Runtime:
         """Let all containers, those that live and those that start, run on these CPUs alone; ``None`` is all."""
         self.cpus = cpus
         for run in [run for uid in self.runs for run in self.of(uid) if run.running]:
-            pin(run.shim, cpus or self._all_cpus)
+            pin(run.processes, cpus or self._all_cpus)
 
     def forget(self, pod_uid: str) -> None:
         """Remove all files of a pod's runs."""
@@ -272,7 +273,7 @@ class Runtime:
             return
         run.take(message)
         if run.cpus != self.cpus:
-            pin(run.shim, self.cpus or self._all_cpus)  # it was changed while this one started
+            pin(run.processes, self.cpus or self._all_cpus)  # it was changed while this one started
         self._follow(run)
         self._changed(run.pod_uid)
 

@@ -1,20 +1,20 @@
-"""A container's living processes, all of them: told, stopped and let go on, and put on CPUs."""
+"""A container's living processes, all of them: told, stopped and let go on; and the CPUs that they may use."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from ffdl_ops.adapters.processes import each_once
 from ffdl_ops.core.errors import UserError
 from ffdl_ops.local.minicluster.runtime.shim import descendants
 
-__all__ = ["checked_cpus", "pin", "send"]
+__all__ = ["checked_cpus", "send"]
 
 _TO_ALL = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
-_LOOKS = 5
 
 
 def send(shim: int, main: int, number: int) -> None:
@@ -29,12 +29,7 @@ def send(shim: int, main: int, number: int) -> None:
         _tell([main], number)
         _tell([pid for pid in {main, *descendants(shim)} if _is_stopped(pid)], signal.SIGCONT)
         return
-    _each(lambda: {main, *descendants(shim)}, lambda pid: _tell([pid], number))
-
-
-def pin(shim: int, cpus: Collection[int]) -> None:
-    """Let a container's processes run on these CPUs alone; what they start inherits it."""
-    _each(lambda: _threads(descendants(shim)), lambda thread: _put(thread, cpus))
+    each_once(lambda: {main, *descendants(shim)}, lambda pid: _tell([pid], number))
 
 
 def checked_cpus(value: Any) -> list[int] | None:
@@ -52,33 +47,10 @@ def checked_cpus(value: Any) -> list[int] | None:
     return sorted({int(one) for one in value})
 
 
-def _each(found: Callable[[], Iterable[int]], act: Callable[[int], None]) -> None:
-    """Act on each, and on those that came meanwhile, until there is no new one."""
-    done: set[int] = set()
-    for _ in range(_LOOKS):
-        fresh = set(found()) - done
-        for one in fresh:
-            act(one)
-        done |= fresh
-        if not fresh:
-            return
-
-
-def _threads(pids: Iterable[int]) -> Iterable[int]:
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            yield from (int(name) for name in os.listdir(f"/proc/{pid}/task"))
-
-
 def _tell(pids: Iterable[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
-
-
-def _put(thread: int, cpus: Collection[int]) -> None:
-    with contextlib.suppress(OSError):
-        os.sched_setaffinity(thread, cpus)
 
 
 def _is_stopped(pid: int) -> bool:
