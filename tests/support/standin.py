@@ -47,7 +47,11 @@ began = time.perf_counter()
 for _ in range(5):
     step()
 warm_up = time.perf_counter() - began
-print("data:", sorted(os.listdir(os.environ["DATA_DIR"])) if os.path.isdir(os.environ.get("DATA_DIR", "")) else None, flush=True)
+print(
+    "data:",
+    sorted(os.listdir(os.environ["DATA_DIR"])) if os.path.isdir(os.environ.get("DATA_DIR", "")) else None,
+    flush=True,
+)
 host, _, port = options.turns.rpartition(":")
 connection = socket.create_connection((host, int(port)))
 stream = connection.makefile("rw")

@@ -71,7 +71,9 @@ def test_arms_come_train_in_turn_and_end(
     assert [one.wait(10) for one in programs] == [0, 0]
 
 
-def test_an_arm_that_ends_before_its_first_turn_is_named(meeting: Meeting, start: Callable[..., subprocess.Popen[bytes]]) -> None:
+def test_an_arm_that_ends_before_its_first_turn_is_named(
+    meeting: Meeting, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     start("bare")
     dead = subprocess.Popen([sys.executable, "-c", "raise SystemExit(4)"])
     with pytest.raises(ArmFailed, match="^pod: it has not come to its first turn: exit code 4$"):
@@ -90,7 +92,10 @@ def test_an_arm_that_never_comes_is_named(meeting: Meeting) -> None:
         (["--hang-at-turn", "2"], "it has not answered turn 2 within 1 s"),
         (["--lie", "steps"], "answers turn 2 with .* steps should be 3"),
         (["--lie", "images"], "answers turn 2 with .* images should be 24"),
-        (["--lie", "elapsed"], "answers turn 2 with .* elapsed_s should be above 0 and at most the .* s that have passed"),
+        (
+            ["--lie", "elapsed"],
+            "answers turn 2 with .* elapsed_s should be above 0 and at most the .* s that have passed",
+        ),
         (["--lie", "words"], "answers turn 2 with 'trained well': that is no JSON object"),
         (["--lie", "endless"], "answers turn 2 without an end"),
     ],
@@ -113,7 +118,9 @@ def test_what_the_arms_own_side_knows_of_its_end_is_told(
         meeting.players["pod"].play(asked(limit_s=30), problem=lambda arm: "evicted")
 
 
-def test_a_driver_that_has_gone_leaves_no_program_behind(meeting: Meeting, start: Callable[..., subprocess.Popen[bytes]]) -> None:
+def test_a_driver_that_has_gone_leaves_no_program_behind(
+    meeting: Meeting, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     program = start("bare")
     meeting.wait_for(["bare"], within_s=30, problem=alive)
     meeting.players["bare"].close()
@@ -124,7 +131,9 @@ def hello(meeting: Meeting, **changes: object) -> bytes:
     return json.dumps({"hello": meeting.token, "arm": "pod", "images_per_s": 1.0, **changes}).encode() + b"\n"
 
 
-def test_strangers_are_not_let_in_and_hold_nobody_up(meeting: Meeting, start: Callable[..., subprocess.Popen[bytes]]) -> None:
+def test_strangers_are_not_let_in_and_hold_nobody_up(
+    meeting: Meeting, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     host, _, port = meeting.address.rpartition(":")
     strangers = [socket.create_connection((host, int(port))) for _ in range(9)]
     said = [

@@ -1,6 +1,6 @@
 """The driver's side of the turns: arms come, wait, train when told, answer; whoever does not is named.
 
-Lines of JSON over TCP on the loopback address. An arm comes with ``{"hello": TOKEN, "arm": "pod", "images_per_s": 12.3, …}``; each
+Lines of JSON over TCP on the loopback address. An arm comes with ``{"hello": TOKEN, "arm": "pod", "images_per_s": 12.3}``; each
 ``{"turn": 3, "steps": 20, "settle": 1, "save": false}`` is answered by what was trained; ``{"end": true}`` ends the program.
 What an answer claims is checked against what was asked and against this side's clock.
 """
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 from ffdl_ops.core.errors import TemporaryError
 
@@ -117,7 +117,7 @@ class Meeting:
     def __init__(self, token: str | None = None) -> None:
         self.token = token or secrets.token_hex(16)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:{}".format(self._listener.getsockname()[1])
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.players: dict[str, Player] = {}
 
     def __enter__(self) -> Meeting:
@@ -191,14 +191,14 @@ class Meeting:
                 return None
             said = json.loads(text)
             known = isinstance(said, dict) and hmac.compare_digest(str(said.get("hello")).encode(), self.token.encode())
-            arm = said.get("arm") if known else None
+            arm = str(said.get("arm")) if known else ""
             if arm not in missing or arm in self.players:
                 raise ValueError
             self.players[arm] = Player(line.connection, _hello(arm, said))
         except (EOFError, ValueError, TypeError):
             line.connection.close()
             return None
-        return str(arm)
+        return arm
 
 
 class Player:
@@ -265,7 +265,11 @@ def _hello(arm: str, said: Mapping[str, Any]) -> Hello:
     rate = said.get("images_per_s")
     if not _is_number(rate) or rate <= 0:
         raise ValueError
-    steps = {str(name): float(value) for name, value in start.items() if _is_number(value)} if isinstance(start, dict) else {}
+    steps = (
+        {str(name): float(value) for name, value in start.items() if _is_number(value)}
+        if isinstance(start, dict)
+        else {}
+    )
     pid = said.get("pid")
     return Hello(arm, pid if isinstance(pid, int) else None, steps, float(rate))
 
@@ -303,5 +307,5 @@ def _checked(arm: str, text: bytes, asked: Asked, passed_s: float) -> dict[str, 
     }
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
