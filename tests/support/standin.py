@@ -36,7 +36,7 @@ def save():
     directory = os.environ.get("CHECKPOINT_DIR")
     if not directory:
         return 0
-    path = pathlib.Path(directory, "standin-%d.bin" % time.time_ns())
+    path = pathlib.Path(directory, f"standin-{time.time_ns()}.bin")
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(os.urandom(1 << 20))
     temporary.replace(path)

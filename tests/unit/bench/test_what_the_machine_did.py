@@ -46,7 +46,7 @@ def foreign(own: Callable[[], list[int]]) -> float:
 def test_the_arms_own_work_is_not_foreign(burn: Callable[[], int]) -> None:
     """By comparison, since this machine may have other work: the same burner as somebody else's, then as the arm's own."""
     pid = burn()
-    as_others, as_own = foreign(lambda: []), foreign(lambda: [pid])
+    as_others, as_own = foreign(list), foreign(lambda: [pid])
     assert as_others - as_own > 0.2
 
 
@@ -62,7 +62,7 @@ def test_a_process_that_comes_meanwhile_is_the_arms_own(burn: Callable[[], int])
     time.sleep(1.0)
     mine = load.share()
     assert mine is not None
-    assert foreign(lambda: []) - mine.foreign > 0.2
+    assert foreign(list) - mine.foreign > 0.2
 
 
 def test_a_process_that_has_gone_does_not_end_the_measurement() -> None:
