@@ -6,6 +6,7 @@ before the program starts, and mounted in the same way. So no arm reads from ano
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,9 +40,9 @@ class PodArm(RunArm):
         """
         one = self.setting.configuration
         self._begin({
-            "command": command, "cpus": str(one.threads), "memory": self.setting.memory, "gpus": one.gpus,
+            "command": _with(environment, command), "cpus": str(one.threads), "memory": self.setting.memory, "gpus": one.gpus,
             "gpu_type": one.gpu_type, "data": self.setting.data,
-        }, {**environment_of(one), **(environment or {})})  # fmt: skip
+        }, environment_of(one))  # fmt: skip
 
     def submit(self, manifest: Manifest, environment: dict[str, str]) -> None:
         """Trigger the run for a user's program: what its manifest says, without the platform.
@@ -50,10 +51,10 @@ class PodArm(RunArm):
         """
         store = manifest.data_stores[0].training_data if manifest.data_stores else None
         self._begin({
-            "command": manifest.framework.command, "cpus": str(manifest.cpus), "memory": manifest.memory,
-            "gpus": manifest.gpus, "gpu_type": manifest.gpu_type, "data": store.container if store else None,
-            "code": manifest.code, "example": manifest.example,
-        }, {**manifest.env, **environment})  # fmt: skip
+            "command": _with(environment, manifest.framework.command), "cpus": str(manifest.cpus),
+            "memory": manifest.memory, "gpus": manifest.gpus, "gpu_type": manifest.gpu_type,
+            "data": store.container if store else None, "code": manifest.code, "example": manifest.example,
+        }, manifest.env)  # fmt: skip
 
     def _begin(self, conf: dict[str, Any], variables: Mapping[str, str]) -> None:
         setting = self.setting
@@ -70,3 +71,8 @@ class PodArm(RunArm):
     def whole_log(self) -> list[str]:
         """All lines, once the run has ended."""
         return self.setting.airflow.task_log(self.run.dag_id, self.run.run_id, "pod").splitlines()
+
+
+def _with(environment: Mapping[str, str] | None, command: str) -> str:
+    """A command that sets variables itself: those of the rendezvous are the platform's, which no manifest may set."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (environment or {}).items()) + command

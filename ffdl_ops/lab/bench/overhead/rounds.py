@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ffdl_ops.core.errors import TemporaryError, UserError
+from ffdl_ops.core.errors import FfdlError, TemporaryError, UserError
 from ffdl_ops.lab.bench.overhead import machine
 from ffdl_ops.lab.bench.overhead.arms import SAVES_NOTHING, Running, Setting, command_of, shown
 from ffdl_ops.lab.bench.overhead.bare import BareArm
@@ -139,7 +139,7 @@ class _Group:
             [str(arm) for arm in order],
             within_s=_START_S,
             problem=self.problem,
-            met=lambda arm: self.running[Arm(arm)].pause(),
+            met=self._pause,
         )
 
     def practise(self) -> None:
@@ -167,13 +167,26 @@ class _Group:
                 if arm is Arm.SHARED:
                     self.partition.close()
 
+    def _pause(self, arm: str) -> None:
+        """Stop an arm's processes.
+
+        :raises ArmFailed: when it has none any more.
+        """
+        try:
+            self.running[Arm(arm)].pause()
+        except FfdlError as error:
+            raise ArmFailed(arm, f"it can't be stopped for another's turn: {error}") from None
+
     def _play(self, arm: Arm, host: Arm, round_number: int, steps: int, *, save: bool) -> Turn:
         """One turn; one that saves goes on until the checkpoint is taken up, so that all it costs is in it."""
         running, images = self.running[host], self.setting.configuration.batch
         uploads = save and arm is not Arm.NO_SIDECAR
         before = running.uploaded() if uploads else 0
-        running.resume()
-        load = machine.Load(self.setting.training or (), running.pids) if self.setting.training else None
+        try:
+            running.resume()
+            load = machine.Load(self.setting.training, running.pids) if self.setting.training else None
+        except FfdlError as error:
+            raise ArmFailed(str(host), f"it can't go on with its turn: {error}") from None
         limit = 60 + 20 * self.turn_s
         self.number += 1
         player = self.meeting.players[str(host)]
@@ -187,7 +200,7 @@ class _Group:
             asked = Asked(self.number, steps, images, settle=0, limit_s=limit)
             turn = _added(turn, _turn(round_number, player.play(asked, self.problem)))
         share = load.share() if load else None
-        running.pause()
+        self._pause(str(host))
         return replace(turn, foreign=share.foreign, stolen=share.stolen) if share else turn
 
     def end(self) -> list[ArmRun]:
