@@ -29,6 +29,7 @@ from ffdl_ops.pipeline.services import Services, now
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord, LeaseRecord, QueueState
+    from ffdl_ops.core.jobs.manifest import Manifest
 
 __all__ = [
     "CLOCK", "AdmissionClock", "Standing", "ask", "give_back", "granted_words", "lease_facts", "places_are_free",
@@ -40,7 +41,7 @@ _OTHERS = Others()
 
 
 def request_of(svc: Services, job: JobRecord) -> GangRequest:
-    """What the job asks of the scheduler; a learner's request includes the side-car that runs beside it."""
+    """What the job asks of the scheduler; a learner's request includes the side-car that runs beside it, if one does."""
     manifest = load_manifest(job.manifest)
     held = svc.ledger.leases(job.job_id)
     layout = manifest.placement
@@ -51,8 +52,8 @@ def request_of(svc: Services, job: JobRecord) -> GangRequest:
         learners_max=manifest.learners_max,
         gpus=manifest.gpus,
         gpu_type=manifest.gpu_type,
-        cpu_millis=manifest.cpu_millis + HELPER_CPU_MILLIS,
-        memory_bytes=manifest.memory_bytes + HELPER_MEMORY_BYTES,
+        cpu_millis=_with_helpers(manifest, manifest.cpu_millis, HELPER_CPU_MILLIS),
+        memory_bytes=_with_helpers(manifest, manifest.memory_bytes, HELPER_MEMORY_BYTES),
         priority=manifest.priority,
         submitted_at=job.created_at,
         excluded_nodes=frozenset(job.excluded_nodes or ()),
@@ -64,6 +65,11 @@ def request_of(svc: Services, job: JobRecord) -> GangRequest:
         level=Level[layout.within.upper()] if layout.within else None,
         relax_s=parse_duration(layout.relax_after) if layout.relax_after else None,
     )
+
+
+def _with_helpers(manifest: Manifest, learner: int, helper: int) -> int:
+    """What a pod takes: learner and side-car together; without one, the larger of learner and what prepares it."""
+    return learner + helper if manifest.checkpoint.enabled else max(learner, helper)
 
 
 def ask(svc: Services, job: JobRecord) -> tuple[LeaseRecord | None, Wait | None]:
