@@ -107,6 +107,9 @@ class FakeLedger:
     def queue(self) -> list[Any]:
         return self.waiting
 
+    def reservations(self) -> list[Any]:
+        return []
+
     def live_leases(self) -> list[Any]:
         return self.held
 
