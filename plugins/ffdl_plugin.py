@@ -3,6 +3,7 @@
 from airflow.plugins_manager import AirflowPlugin
 
 from ffdl_ops.pipeline.links import PAGES, MlflowRunLink, WaitLink
+from ffdl_ops.pipeline.listeners import ConfListener
 from ffdl_ops.pipeline.pages import Pages
 
 __all__ = ["FfdlPlugin"]
@@ -14,3 +15,4 @@ class FfdlPlugin(AirflowPlugin):
     name = "ffdl"
     operator_extra_links = [MlflowRunLink(), WaitLink()]
     fastapi_apps = [{"app": Pages(), "url_prefix": PAGES, "name": "FfDL"}]
+    listeners = [ConfListener()]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -107,6 +107,18 @@ class AirflowApi:
         """A run's state ("queued", "running", "success", "failed"), or ``None`` when there is no such run."""
         found = self.run(dag_id, run_id)
         return str(found["state"]) if found else None
+
+    def active_runs(self, dag_id: str) -> Iterator[tuple[str, str]]:
+        """Id and state of each run that has not ended, the newest first."""
+        seen = 0
+        while True:
+            query = urlencode({"state": ["queued", "running"], "limit": _PAGE, "offset": seen, "order_by": "-id"}, doseq=True)
+            answer = self._call("GET", f"/api/v2/dags/{_part(dag_id)}/dagRuns?{query}")
+            page = answer.get("dag_runs") or []
+            seen += len(page)
+            yield from ((str(one["dag_run_id"]), str(one["state"])) for one in page)
+            if not page or seen >= int(answer.get("total_entries") or 0):
+                return
 
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """The tasks of a run as Airflow describes them."""

@@ -11,7 +11,8 @@ from ffdl_ops.cli.follow import is_stranded
 from ffdl_ops.cli.listing import job_summary
 from ffdl_ops.cli.options import as_json, job_argument, pass_session, timeout_option
 from ffdl_ops.cli.output import emit_json, say
-from ffdl_ops.cli.session import Session
+from ffdl_ops.cli.session import NoSuchJob, Session
+from ffdl_ops.cli.unplanned import UnplannedRun, find_run, halt_run, wait_for_run
 from ffdl_ops.core.jobs.states import TERMINAL, JobState
 
 if TYPE_CHECKING:
@@ -31,7 +32,16 @@ def halt(session: Session, job: str, wait: bool, timeout: float | None, as_json:
 
     With --wait the exit code is 0 when the job is halted, or had completed before it could be; 1 when it failed.
     """
-    record = session.job(job)
+    try:
+        record = session.job(job)
+    except NoSuchJob:
+        run = find_run(session, job)
+        if run is None:
+            raise
+        found = session.ledger.job(run.job_id)  # stored while Airflow was asked
+        if found is None:
+            return _halt_unplanned(session, run, wait=wait, timeout=timeout, as_json=as_json)
+        record = found
     if record.state is JobState.HALTED:
         _report(record, "is halted already", as_json)
         return Exit.OK
@@ -91,6 +101,19 @@ def _wait(session: Session, job: JobRecord, timeout: float | None) -> JobRecord:
     from ffdl_ops.cli.follow import Followed, wait_for_end
 
     return wait_for_end(session, Followed(job.dag_id, job.run_id, job.job_id, job.resume_count), timeout_s=timeout)
+
+
+def _halt_unplanned(session: Session, run: UnplannedRun, *, wait: bool, timeout: float | None, as_json: bool) -> int:
+    halt_run(session, run)
+    code = wait_for_run(session, run, timeout) if wait else Exit.OK
+    if as_json:
+        emit_json(run.summary())
+    else:
+        say(
+            f"{run.job_id} is halted before its `plan` has stored it: run {run.run_id} of {run.dag_id} is marked as failed."
+        )
+        say("Nothing of it trains. To start it after all, clear the run in Airflow.")
+    return code
 
 
 def _report(job: JobRecord, what: str, as_json: bool) -> None:

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from ffdl_ops.core.jobs.manifest import Manifest
     from ffdl_ops.core.tenancy.tenants import Tenant
 
-__all__ = ["Session"]
+__all__ = ["NoSuchJob", "Session"]
 
 _ALL = 100_000
 _SHOWN = 5
 # A person waits for the answer.
 _PATIENCE_S = 10.0
+
+
+class NoSuchJob(UserError):
+    """The ledger has no job of this name (yet)."""
 
 
 class Session:
@@ -130,7 +134,8 @@ class Session:
     def job(self, text: str) -> JobRecord:
         """The job that a person means: its id, an unambiguous beginning of it (without ``job-`` too), or its DAG run's id.
 
-        :raises UserError: when there is none, or more than one.
+        :raises NoSuchJob: when there is none.
+        :raises UserError: when there is more than one.
         """
         text = text.strip()
         exact = self.ledger.job(text)
@@ -142,7 +147,7 @@ class Session:
         if len(found) == 1:
             return found[0]
         if not found:
-            raise UserError(
+            raise NoSuchJob(
                 f"There is no job {text!r}. `ffdl list` shows the jobs; one just submitted is there once its `plan` has run."
             )
         names = ", ".join(job.job_id for job in found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")

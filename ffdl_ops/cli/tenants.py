@@ -25,7 +25,7 @@ _WOULD = {"create": "to be created", "update": "to be changed"}
 @as_json
 @click.pass_context
 def tenants(ctx: click.Context, as_json: bool) -> None:
-    """Show where each tenant stands: quota, held, borrowed, lent, and what its jobs wait for.
+    """Show where each tenant stands: quota, held, reserved, borrowed, lent, and what its jobs wait for.
 
     ABOVE QUOTA marks a tenant that holds more than its quota and than what others lend it. `apply` brings the cluster to
     what config/tenants.yaml says.
@@ -39,7 +39,8 @@ def tenants(ctx: click.Context, as_json: bool) -> None:
     session = ctx.find_object(Session) or Session()
     waiting = [(one.request, one.cause) for one in session.ledger.queue()]
     grants = [lease.grant for lease in session.ledger.live_leases()]
-    found = standings(session.settings.tenants, grants, waiting, session.now())
+    kept = session.ledger.reservations()
+    found = standings(session.settings.tenants, grants, waiting, session.now(), kept)
     if as_json:
         emit_json(found)
     else:
@@ -76,11 +77,11 @@ def apply(session: Session, dry_run: bool, as_json: bool) -> None:
 
 def _show_standings(found: list[TenantStanding]) -> None:
     show_table(
-        ["TENANT", "COHORT", ">WEIGHT", "GPU TYPE", ">QUOTA", ">HELD", ">BORROWED", ">LENT", ">FREE TO BORROW",
+        ["TENANT", "COHORT", ">WEIGHT", "GPU TYPE", ">QUOTA", ">HELD", ">RESERVED", ">BORROWED", ">LENT", ">FREE TO BORROW",
          ">RUNNING", ">QUEUED", "WAITS (LONGEST)", "NOTE"],
         [
-            (one.tenant, one.cohort, f"{one.weight:g}", row.gpu_type or "unnamed", row.quota, row.held, row.borrowed,
-             row.lent, row.free_to_borrow, row.running, row.queued, _waits(row), _note(one, row))
+            (one.tenant, one.cohort, f"{one.weight:g}", row.gpu_type or "unnamed", row.quota, row.held, row.reserved,
+             row.borrowed, row.lent, row.free_to_borrow, row.running, row.queued, _waits(row), _note(one, row))
             for one in found
             for row in one.gpus
         ],
@@ -92,9 +93,7 @@ def _show_standings(found: list[TenantStanding]) -> None:
 
 
 def _waits(row: GpuStanding) -> str:
-    return ", ".join(
-        f"{one.cause or 'not looked at'} {one.jobs} ({show_duration(one.longest_s)})" for one in row.waits
-    )
+    return ", ".join(f"{one.cause or 'not looked at'} {one.jobs} ({show_duration(one.longest_s)})" for one in row.waits)
 
 
 def _note(tenant: TenantStanding, row: GpuStanding) -> str:

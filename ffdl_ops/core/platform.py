@@ -112,6 +112,7 @@ class Timeouts(Section):
     unschedulable_seconds: Annotated[int, *_SECONDS] = 120
     rendezvous_seconds: Annotated[int, *_SECONDS] = 120
     grace_seconds: Annotated[int, *Whole(6, 3600)] = 30
+    helper_seconds: Annotated[int, *Whole(1, 604_800)] = 21_600
 
 
 class Poll(Section):

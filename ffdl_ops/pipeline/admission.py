@@ -29,10 +29,11 @@ from ffdl_ops.pipeline.services import Services, now
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord, LeaseRecord, QueueState
+    from ffdl_ops.core.jobs.manifest import Manifest
 
 __all__ = [
-    "CLOCK", "AdmissionClock", "Standing", "ask", "granted_words", "lease_facts", "places_are_free", "request_of", "run_pass",
-    "waiting_words",
+    "CLOCK", "AdmissionClock", "Standing", "ask", "give_back", "granted_words", "lease_facts", "places_are_free",
+    "request_of", "run_pass", "waiting_words",
 ]  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ _OTHERS = Others()
 
 
 def request_of(svc: Services, job: JobRecord) -> GangRequest:
-    """What the job asks of the scheduler; a learner's request includes the side-car that runs beside it."""
+    """What the job asks of the scheduler; a learner's request includes the side-car that runs beside it, if one does."""
     manifest = load_manifest(job.manifest)
     held = svc.ledger.leases(job.job_id)
     layout = manifest.placement
@@ -51,8 +52,8 @@ def request_of(svc: Services, job: JobRecord) -> GangRequest:
         learners_max=manifest.learners_max,
         gpus=manifest.gpus,
         gpu_type=manifest.gpu_type,
-        cpu_millis=manifest.cpu_millis + HELPER_CPU_MILLIS,
-        memory_bytes=manifest.memory_bytes + HELPER_MEMORY_BYTES,
+        cpu_millis=_with_helpers(manifest, manifest.cpu_millis, HELPER_CPU_MILLIS),
+        memory_bytes=_with_helpers(manifest, manifest.memory_bytes, HELPER_MEMORY_BYTES),
         priority=manifest.priority,
         submitted_at=job.created_at,
         excluded_nodes=frozenset(job.excluded_nodes or ()),
@@ -66,22 +67,37 @@ def request_of(svc: Services, job: JobRecord) -> GangRequest:
     )
 
 
+def _with_helpers(manifest: Manifest, learner: int, helper: int) -> int:
+    """What a pod takes: learner and side-car together; without one, the larger of learner and what prepares it."""
+    return learner + helper if manifest.checkpoint.enabled else max(learner, helper)
+
+
 def ask(svc: Services, job: JobRecord) -> tuple[LeaseRecord | None, Wait | None]:
     """Ask for the job's gang: its lease if it is granted now, else why it waits. Asking twice asks once.
 
     A lease whose job has been told to stop is given back first, unless an attempt still runs under it.
     """
+    give_back(svc, job)
     lease = svc.ledger.lease(job.job_id)
-    if lease is not None and lease.preempted_at is not None and svc.ledger.open_attempt(job.job_id) is None:
-        words = str((lease.preemption or {}).get("words", "it was told to stop"))
-        svc.ledger.release_lease(job.job_id, lease.epoch, words[:200], now())
-        lease = None
     if lease is not None:
         return lease, None
     svc.advance(job.job_id, JobState.QUEUED, "asked for its gang")
     svc.ledger.enqueue(request_of(svc, job), now())
     waits = run_pass(svc)
     return svc.ledger.lease(job.job_id), waits.get(job.job_id)
+
+
+def give_back(svc: Services, job: JobRecord) -> str | None:
+    """Give back the job's lease if it was told to, and no attempt runs under it; the caller knows that no pod does.
+
+    :returns: for whom and why, when it was given back.
+    """
+    lease = svc.ledger.lease(job.job_id)
+    if lease is None or lease.preempted_at is None or svc.ledger.open_attempt(job.job_id) is not None:
+        return None
+    words = str((lease.preemption or {}).get("words", "it was told to stop"))
+    svc.ledger.release_lease(job.job_id, lease.epoch, words[:200], now())
+    return words
 
 
 def run_pass(svc: Services) -> dict[str, Wait]:

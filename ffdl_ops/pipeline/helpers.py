@@ -36,6 +36,9 @@ _USER_CODES = frozenset({64, 65, 66})
 _TEMPORARY_CODES = frozenset({69, 74})
 _INLINE_WAIT_S = 8.0
 _POLL_S = 0.1
+# What the cluster may take to stop a helper and say so, besides the grace period.
+_MARGIN_S = 60
+_DEADLINE = "DeadlineExceeded"
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,14 @@ class HelperEnd:
 
     :param code: its exit code; ``None`` when it never ran.
     :param report: the JSON result that it left.
+    :param overdue: whether it was stopped because it had had its time.
     """
 
     pod: str
     code: int | None
     report: dict[str, Any]
     message: str
+    overdue: bool = False
 
 
 def start_helper(
@@ -92,15 +97,20 @@ def start_helper(
 def helper_end(svc: Services, namespace: str, name: str, *, age_s: float = 0.0) -> HelperEnd | None:
     """How a helper ended, or ``None`` while it goes on.
 
-    :param age_s: how long it has been waited for; past the start-up limit a helper that never ran has failed.
+    :param age_s: how long it has been waited for. Past the start-up limit a helper that never ran has failed; one that the
+        cluster has not stopped long after its own limit (its node does not answer) is given up.
     """
     pod = svc.cluster.pod(namespace, name)
     if pod is None:
         return HelperEnd(name, None, {}, f"helper pod {name} is gone")
     view = pod_view(pod, HELPER)
     if view.ended:
-        return HelperEnd(name, view.exit_code, _report(view), view.message or view.pod_message or "")
-    if not view.running and age_s > svc.platform.timeouts.startup_seconds:
+        overdue = view.pod_reason == _DEADLINE
+        return HelperEnd(name, view.exit_code, _report(view), view.message or view.pod_message or "", overdue)
+    limits = svc.platform.timeouts
+    if age_s > limits.startup_seconds + limits.helper_seconds + limits.grace_seconds + _MARGIN_S:
+        return HelperEnd(name, None, {}, f"it did not end in {age_s:.0f} s", overdue=True)
+    if not view.running and age_s > limits.startup_seconds:
         why = view.waiting or view.unschedulable or "not started"
         return HelperEnd(name, None, {}, f"helper pod {name} did not start in {age_s:.0f} s: {why}")
     return None
@@ -122,8 +132,11 @@ def result_of(svc: Services, job: JobRecord, end: HelperEnd) -> dict[str, Any]:
 
     :raises UserError: what the job names can't be had (missing data, refused credentials, unsafe archive).
     :raises TemporaryError: the store or the disk could not do it now.
+    :raises PermanentError: it has had its time, or it has a defect.
     """
     svc.cluster.delete_pod(namespace_of(job.tenant), end.pod, grace_s=0)
+    if end.overdue:
+        raise PermanentError(_overdue_words(svc, end))
     if end.code == 0:
         return end.report
     text = str(end.report.get("error") or end.message or f"exit code {end.code}")
@@ -161,7 +174,7 @@ class HelperStep(ABC):
 
 
 def run_step(svc: Services, job: JobRecord, step: HelperStep) -> dict[str, Any]:
-    """Do a step in place, however long it takes, if it is needed; what it has found."""
+    """Do a step in place, within a helper's time, if it is needed; what it has found."""
     if not step.needed(svc, job):
         return {}
     namespace = namespace_of(job.tenant)
@@ -170,6 +183,17 @@ def run_step(svc: Services, job: JobRecord, step: HelperStep) -> dict[str, Any]:
     while (end := helper_end(svc, namespace, name, age_s=time.monotonic() - started)) is None:
         time.sleep(_POLL_S)
     return step.finish(svc, job, end)
+
+
+def _overdue_words(svc: Services, end: HelperEnd) -> str:
+    """What is said of a helper that was stopped by the clock: the limit, and whose it is."""
+    limit_s = svc.platform.timeouts.helper_seconds
+    last = f" Its last words: {end.message.strip()[-300:]}." if end.message.strip() else ""
+    return (
+        f"Helper pod {end.pod} was stopped: it had not ended within timeouts.helper_seconds = {limit_s} s.{last} If its work "
+        "takes longer than that, raise timeouts.helper_seconds in config/platform.yaml and clear the run; else see why the store "
+        "or the volume is so slow."
+    )
 
 
 def _report(view: PodView) -> dict[str, Any]:

@@ -6,6 +6,7 @@ when its progress shows enough steps.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ __all__ = ["PreflightEnd", "look", "start", "stop", "wanted"]
 
 STAGE = "preflight"
 _AUTO_ABOVE = 2
+_GONE_S = 30
 
 
 @dataclass(frozen=True)
@@ -101,15 +103,20 @@ def look(svc: Services, job: JobRecord, name: str) -> PreflightEnd | None:
     return None
 
 
-def stop(svc: Services, job: JobRecord, name: str) -> None:
-    """Stop the preflight's pod and wait until its GPUs are free for the gang."""
-    import time
+def stop(svc: Services, job: JobRecord) -> bool:
+    """Stop the preflight's pod and wait until its GPUs are free.
 
-    namespace = namespace_of(job.tenant)
-    svc.cluster.delete_pod(namespace, name, grace_s=1)
-    deadline = time.monotonic() + 30
-    while svc.cluster.pod(namespace, name) is not None and time.monotonic() < deadline:
+    :returns: whether it is confirmed gone.
+    """
+    namespace, selector = namespace_of(job.tenant), helper_selector(job.job_id, STAGE)
+    for pod in svc.cluster.pods(namespace, selector):
+        svc.cluster.delete_pod(namespace, pod.metadata.name, uid=pod.metadata.uid, grace_s=1)
+    deadline = time.monotonic() + _GONE_S
+    while svc.cluster.pods(namespace, selector):
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.1)
+    return True
 
 
 def _spec(svc: Services, job: JobRecord, lease: LeaseRecord, number: int) -> GangSpec:

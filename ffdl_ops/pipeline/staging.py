@@ -44,6 +44,7 @@ def stage_spec(svc: Services, job: JobRecord, *, attempt: int, learners: int) ->
         "job_dir": JOB_DIR,
         "tools_dir": TOOLS_DIR,
         "checkpoint": {
+            "enabled": manifest.checkpoint.enabled,
             "interval_s": manifest.checkpoint.interval_s,
             "per_rank": manifest.checkpoint.per_rank,
             "keep": manifest.checkpoint.keep,

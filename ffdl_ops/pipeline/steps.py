@@ -65,8 +65,8 @@ class _Checkpoint(HelperStep):
     """The newest checkpoint: its upload completed, promoted, the older ones pruned."""
 
     def needed(self, svc: Services, job: JobRecord) -> bool:
-        """Unless it was done for the newest attempt, or nothing has run."""
-        return not is_done(svc, job, "checkpoint")
+        """Unless it was done for the newest attempt, nothing has run, or the job's checkpoints are not taken up."""
+        return load_manifest(job.manifest).checkpoint.enabled and not is_done(svc, job, "checkpoint")
 
     def start(self, svc: Services, job: JobRecord) -> str:
         """Start the last scan of the checkpoint directory."""

@@ -20,7 +20,7 @@ def bench_of(server: MiniClusterProcess) -> Bench:
 
 def test_a_pod_runs_on_while_the_server_is_dead_and_is_found_again(fresh: MiniClusterProcess) -> None:
     bench = bench_of(fresh)
-    bench.run("counts", COUNTS.format(30))
+    bench.run("counts", COUNTS.format(100))
     bench.wait_log("counts", "3\n")
     before = bench.pod("counts")
     assert fresh.process is not None
@@ -38,7 +38,7 @@ def test_a_pod_runs_on_while_the_server_is_dead_and_is_found_again(fresh: MiniCl
         == before.status.container_statuses[0].state.running.started_at
     )
     bench.wait_phase("counts", "Succeeded")
-    assert bench.log("counts") == "".join(f"{number}\n" for number in range(30))
+    assert bench.log("counts") == "".join(f"{number}\n" for number in range(100))
 
 
 def test_an_exit_while_the_server_is_dead_is_not_lost(fresh: MiniClusterProcess) -> None:

@@ -111,6 +111,15 @@ class Rig:
         found = self.cluster.pods(namespace(run.tenant), f"ffdl.dev/job={run.job_id}")
         return sorted(pod.metadata.name for pod in found)
 
+    def generations(self, run: Run) -> list[int]:
+        """The complete generations in the bucket of the job's tenant."""
+        from ffdl_ops.adapters.storage.checkpoints import list_generations
+        from ffdl_ops.adapters.storage.store import ObjectStore
+
+        store = ObjectStore(self.settings.store_config(run.tenant))
+        bucket = self.settings.tenants[run.tenant].bucket
+        return [one.number for one in list_generations(store, bucket, run.job_id) if one.complete]
+
     def story(self, run: Run) -> str:
         """What is known of a run, for a failing test's message."""
         job, states = self.job(run), self.airflow.task_states(run.dag_id, run.run_id)

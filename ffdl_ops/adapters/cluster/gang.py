@@ -95,9 +95,11 @@ def learner_template(spec: GangSpec, platform: PlatformConfig) -> k8s.V1Pod:
     pod.spec.volumes, mounts = specs.volumes_of(platform, spec.identity)
     helper = {"data_secret": spec.data_secret}
     prepare = specs.helper_container(platform, "prepare", "prepare", spec.stage_spec, mounts, **helper)
-    sidecar = specs.helper_container(platform, "sidecar", "sidecar", spec.stage_spec, mounts)
-    sidecar.restart_policy = "Always"
-    pod.spec.init_containers = [prepare, sidecar]
+    pod.spec.init_containers = [prepare]
+    if manifest.checkpoint.enabled:
+        sidecar = specs.helper_container(platform, "sidecar", "sidecar", spec.stage_spec, mounts)
+        sidecar.restart_policy = "Always"
+        pod.spec.init_containers.append(sidecar)
     size = {"cpu": f"{manifest.cpu_millis}m", "memory": str(manifest.memory_bytes)}
     gpus = {GPU_RESOURCE: str(manifest.gpus)} if manifest.gpus else {}
     if gpus:

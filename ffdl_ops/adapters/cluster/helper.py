@@ -36,7 +36,7 @@ def helper_pod(
     data_secret: str | None = None,
     all_jobs: bool = False,
 ) -> k8s.V1Pod:
-    """One helper pod.
+    """One helper pod; the cluster stops it after ``timeouts.helper_seconds``.
 
     :param stage: the stage that it serves; part of its name.
     :param number: counts the tries of the stage, so that a finished pod is never taken for a new one.
@@ -52,6 +52,7 @@ def helper_pod(
         {"ffdl.dev/stage": stage, "ffdl.dev/number": str(number)},
     )
     pod = specs.pod_skeleton(platform, identity, f"{job_id}-{stage}-{number}")
+    pod.spec.active_deadline_seconds = platform.timeouts.helper_seconds
     pod.spec.volumes, mounts = specs.volumes_of(platform, identity, all_jobs=all_jobs)
     pod.spec.containers = [specs.helper_container(platform, HELPER, command, spec, mounts, data_secret=data_secret)]
     return pod

@@ -89,6 +89,11 @@ class Leases(LedgerPart):
         with self._transaction() as session:
             return session.scalar(free) is not None
 
+    def reservations(self) -> list[Reservation]:
+        """Places that are kept for jobs that wait."""
+        with self._transaction() as session:
+            return list(map(reservation_of, session.scalars(select(ReservedPlaces).order_by(ReservedPlaces.job_id))))
+
     def live_leases(self) -> list[LeaseRecord]:
         """What is held now, the oldest first."""
         with self._transaction() as session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ffdl_ops.adapters.tracking.points import MAX_KEYS, Point, clean_key, wire_value
@@ -129,13 +129,18 @@ def logged_steps(latest: Mapping[str, Point]) -> str:
     return text if len(text) <= _MAX_TAG else json.dumps({_EVERY_KEY: max(steps.values())})
 
 
-def admitted(points: Iterable[Point], view: RunView) -> tuple[list[Point], set[str]]:
+def admitted(
+    points: Iterable[Point], view: RunView, logged: Callable[[str, int], bool] | None = None
+) -> tuple[list[Point], set[str]]:
     """The points that are to be written, and the keys that are one too many.
 
     A point is left out when an attempt before the newest one had logged its step: training goes on from a
     checkpoint that is older than the last thing printed, and a curve that goes back and forth is no curve.
+
+    :param logged: says of a key and a step instead whether it is left out.
     """
     before = _logged_before(view.tags)
+    logged = logged or (lambda key, step: step <= before.get(key, before.get(_EVERY_KEY, 0)))
     known = {key for key in view.latest if not key.startswith("ffdl.")}
     kept: dict[Point, None] = {}
     refused: set[str] = set()
@@ -148,7 +153,7 @@ def admitted(points: Iterable[Point], view: RunView) -> tuple[list[Point], set[s
                 refused.add(key)
                 continue
             known.add(key)
-        if 0 < point.step <= before.get(key, before.get(_EVERY_KEY, 0)):
+        if point.step > 0 and logged(key, point.step):
             continue
         kept[Point(key, point.value, point.step, point.timestamp_ms)] = None
     return list(kept), refused

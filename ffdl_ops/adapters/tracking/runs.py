@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ffdl_ops.adapters.tracking import record
-from ffdl_ops.adapters.tracking.points import Point
+from ffdl_ops.adapters.tracking.points import Point, clean_key
 from ffdl_ops.adapters.tracking.rest import MlflowApi, TrackingRefused
 
 __all__ = ["JobFacts", "RunRef", "RunView", "Tracker"]
@@ -169,7 +169,20 @@ class Tracker:
         if not points:
             return 0
         view = self.run(run_id)
-        kept, refused = record.admitted(points, view)
+        return self._log(run_id, view, *record.admitted(points, view))
+
+    def log_absent(self, run_id: str, points: Sequence[Point], logged: dict[str, set[int]]) -> int:
+        """Write points of an attempt before the newest one, of steps that the run has no point of.
+
+        :param logged: by key, the steps that the run has; filled here. One mapping serves one attempt's points.
+        :returns: how many points were sent.
+        """
+        for key in {clean_key(point.key) for point in points if point.step > 0} - {None, *logged}:
+            logged[str(key)] = {one.step for one in self.series(run_id, str(key))}
+        view = self.run(run_id)
+        return self._log(run_id, view, *record.admitted(points, view, lambda key, step: step in logged[key]))
+
+    def _log(self, run_id: str, view: RunView, kept: Sequence[Point], refused: set[str]) -> int:
         for chunk in record.chunks(kept, _BATCH):
             self._api.post("runs/log-batch", {"run_id": run_id, "metrics": [record.wire_point(one) for one in chunk]})
         if refused and record.DROPPED_TAG not in view.tags:

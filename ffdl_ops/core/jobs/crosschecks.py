@@ -40,6 +40,7 @@ def cross_problems(manifest: Mapping[str, Any]) -> list[Problem]:
         *_size(manifest),
         *_data_stores(manifest),
         *_metrics(manifest),
+        *_checkpoint(manifest),
         *_retry(manifest),
     ]
 
@@ -157,6 +158,16 @@ def _metrics(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     if kind in ("regex_extractor", "logger") and metrics.get("in") is not None:
         reason = f"has no effect with the type {kind}, which reads the output"
         yield Problem.of(f"{path}.in", metrics["in"], reason, "remove it")
+
+
+def _checkpoint(manifest: Mapping[str, Any]) -> Iterator[Problem]:
+    checkpoint = _mapping(manifest.get("checkpoint"))
+    if checkpoint.get("enabled") is not False:
+        return
+    for field in ("interval_s", "keep", "per_rank"):
+        if checkpoint.get(field) is not None:
+            reason = "has no effect, since checkpoint.enabled is false"
+            yield Problem.of(f"checkpoint.{field}", checkpoint[field], reason, "remove it")
 
 
 def _retry(manifest: Mapping[str, Any]) -> Iterator[Problem]:

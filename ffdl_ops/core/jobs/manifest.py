@@ -27,6 +27,7 @@ from ffdl_ops.core.jobs.sections import (
     Framework,
     Layout,
     LearnerRange,
+    Monitor,
     Preflight,
     S3Uri,
     Whole,
@@ -105,6 +106,7 @@ class Manifest(Section):
     data_stores: Annotated[list[DataStore], BeforeValidator(_one_store), Field(max_length=1)] = []
     evaluation_metrics: EvaluationMetrics | None = None
     checkpoint: Checkpoint = Checkpoint()
+    monitor: Monitor = Monitor()
     retry: _Retry = {}
     preflight: Preflight = Preflight()
     priority: Annotated[int, *_PRIORITY] = DEFAULT_PRIORITY

@@ -28,7 +28,7 @@ from ffdl_ops.core.scheduling.model import Level, Strategy
 
 __all__ = [
     "CUSTOM", "MAX_LEARNERS", "Checkpoint", "Connection", "DataStore", "Framework", "LearnerRange", "Layout",
-    "Preflight", "S3Uri", "Storage", "TRUTH", "Whole",
+    "Monitor", "Preflight", "S3Uri", "Storage", "TRUTH", "Whole",
 ]  # fmt: skip
 
 CUSTOM = "custom"
@@ -209,8 +209,12 @@ class DataStore(Section):
 
 
 class Checkpoint(Section):
-    """How checkpoints are taken up. ``interval_s`` in seconds; ``keep`` complete generations are kept."""
+    """How checkpoints are taken up. ``interval_s`` in seconds; ``keep`` complete generations are kept.
 
+    Not ``enabled``, no side-car runs beside the learners: what the program writes stays in its pods and is gone with them.
+    """
+
+    enabled: Annotated[bool, *TRUTH] = True
     interval_s: Annotated[float, *_INTERVAL] = 2.0
     keep: Annotated[int, *_KEEP] = 3
     per_rank: Annotated[bool, *TRUTH] = False
@@ -222,6 +226,15 @@ class Preflight(Section):
     enabled: Annotated[bool | None, *TRUTH] = None
     seconds: Annotated[float, *_PREFLIGHT] = 60.0
     steps: Annotated[int | None, *_STEPS] = None
+
+
+class Monitor(Section):
+    """Whether the learners' output is followed while they train: for the task's log and for MLflow.
+
+    Not ``enabled``, both get it when training has ended.
+    """
+
+    enabled: Annotated[bool, *TRUTH] = True
 
 
 class Layout(Section):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ffdl_ops.core.scheduling.decisions import WaitCause
-from ffdl_ops.core.scheduling.model import GangRequest, Grant, TenantLimits
+from ffdl_ops.core.scheduling.model import GangRequest, Grant, Reservation, TenantLimits
 
 __all__ = ["ANY", "NO_GPU", "GpuStanding", "TenantStanding", "WaitStanding", "standings"]
 
@@ -37,6 +37,7 @@ class GpuStanding:
     """A tenant and one GPU type, in whole GPUs.
 
     :param borrowed: beyond its quota, out of its cohort's idle quotas; `above_quota` beyond it and out of nobody's.
+    :param reserved: kept for its waiting jobs, as they become free: nobody else gets them.
     :param lent: of its idle quota, what others of its cohort borrow.
     :param free_to_borrow: beyond its quota, what it could still take, as far as quotas and limits go.
     :param running: jobs that hold places; `queued` jobs that wait, `waits` for what.
@@ -45,6 +46,7 @@ class GpuStanding:
     gpu_type: str
     quota: int = 0
     held: int = 0
+    reserved: int = 0
     borrowed: int = 0
     lent: int = 0
     free_to_borrow: int = 0
@@ -78,6 +80,7 @@ def standings(
     grants: Sequence[Grant],
     waiting: Sequence[tuple[GangRequest, WaitCause | None]],
     now: datetime,
+    reservations: Sequence[Reservation] = (),
 ) -> list[TenantStanding]:
     """All tenants of the configuration in its order, then those that are gone from it and still hold or want something."""
     limits = {tenant.name: tenant for tenant in tenants}
@@ -94,14 +97,20 @@ def standings(
         tenant = limits.get(name)
         mine = [one for one in grants if one.tenant == name]
         wants = [one for one in waiting if one[0].tenant == name]
-        rows = {*(tenant.gpu_quota if tenant else ()), *map(_kind_held, mine), *(_kind_wanted(one) for one, _ in wants)}
+        kept = _kept(one for one in reservations if one.tenant == name)
+        rows = {
+            *(tenant.gpu_quota if tenant else ()),
+            *map(_kind_held, mine),
+            *(_kind_wanted(one) for one, _ in wants),
+            *kept,
+        }
         found.append(
             TenantStanding(
                 tenant=name,
                 configured=tenant is not None,
                 cohort=tenant.cohort if tenant else None,
                 weight=tenant.weight if tenant else 0.0,
-                gpus=tuple(_row(name, tenant, kind, mine, wants, held, shares, now) for kind in sorted(rows)),
+                gpus=tuple(_row(name, tenant, kind, mine, wants, kept, held, shares, now) for kind in sorted(rows)),
             )
         )
     return found
@@ -137,6 +146,7 @@ def _row(
     kind: str,
     mine: Sequence[Grant],
     wants: Sequence[tuple[GangRequest, WaitCause | None]],
+    kept: Mapping[str, int],
     held: Mapping[tuple[str, str], int],
     shares: Mapping[tuple[str, str], _Shares],
     now: datetime,
@@ -145,11 +155,16 @@ def _row(
     holds = held.get((name, kind), 0)
     pool = shares.get((tenant.cohort, kind)) if tenant and tenant.cohort is not None else None
     borrowed = pool.borrowed[name] if pool else 0
-    waits = [(cause, (now - request.waits_since).total_seconds()) for request, cause in wants if _kind_wanted(request) == kind]
+    waits = [
+        (cause, (now - request.waits_since).total_seconds())
+        for request, cause in wants
+        if _kind_wanted(request) == kind
+    ]
     return GpuStanding(
         gpu_type=kind,
         quota=quota,
         held=holds,
+        reserved=kept.get(kind, 0),
         borrowed=borrowed,
         lent=pool.lent[name] if pool else 0,
         free_to_borrow=pool.free(name) if pool else 0,
@@ -176,6 +191,15 @@ def _held(grants: Iterable[Grant]) -> dict[tuple[str, str], int]:
             key = (one.tenant, _kind_held(one))
             held[key] = held.get(key, 0) + one.gpus_total
     return held
+
+
+def _kept(reservations: Iterable[Reservation]) -> dict[str, int]:
+    kept: dict[str, int] = {}
+    for one in reservations:
+        if one.gpus:
+            kind = one.gpu_type or ""
+            kept[kind] = kept.get(kind, 0) + one.gpus * len(one.placements)
+    return kept
 
 
 def _kind_held(grant: Grant) -> str:

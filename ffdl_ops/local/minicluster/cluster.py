@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from ffdl_ops.adapters.images import Images
 from ffdl_ops.core.errors import UserError
 from ffdl_ops.local.minicluster.api.server import ApiServer
 from ffdl_ops.local.minicluster.auth import load_credentials, write_kubeconfig
@@ -18,7 +19,6 @@ from ffdl_ops.local.minicluster.devices import Devices
 from ffdl_ops.local.minicluster.events import Recorder
 from ffdl_ops.local.minicluster.faults import Faults
 from ffdl_ops.local.minicluster.gc import Collector
-from ffdl_ops.local.minicluster.images import Images
 from ffdl_ops.local.minicluster.isolation import Isolation, find_isolation
 from ffdl_ops.local.minicluster.kubelet import Kubelet, Parts
 from ffdl_ops.local.minicluster.listener import Listener

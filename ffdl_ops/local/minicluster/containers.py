@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ffdl_ops.adapters.processes import pin
 from ffdl_ops.core.errors import FfdlError
+from ffdl_ops.local.minicluster.processes import send
 from ffdl_ops.local.minicluster.runtime.shim import descendants, start_ticks, write_json
 
 __all__ = ["LOST", "ProcessSpec", "Run", "Runtime"]
@@ -58,6 +60,7 @@ class Run:
     :param container: its name.
     :param attempt: 0 for the first start.
     :param directory: where the shim keeps its files.
+    :param cpus: the CPUs that it was told to start on.
     """
 
     pod_uid: str
@@ -70,6 +73,7 @@ class Run:
     started: float = 0.0
     exit: dict[str, Any] | None = None
     killed_at: float | None = None
+    cpus: list[int] | None = None
 
     @property
     def log(self) -> Path:
@@ -117,6 +121,8 @@ class Runtime:
     def __init__(self, directory: Path, closed: Mapping[str, list[str]], changed: Callable[[str], None]) -> None:
         self.directory, self._closed, self._changed = directory, closed, changed
         self.runs: dict[str, dict[str, list[Run]]] = {}
+        self.cpus: list[int] | None = None
+        self._all_cpus = sorted(os.sched_getaffinity(0))
         self._spawner: asyncio.subprocess.Process | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -220,24 +226,25 @@ class Runtime:
             "cwd": spec.cwd,
             "uid": spec.uid,
             "rlimits": dict(spec.rlimits),
+            "cpus": self.cpus,
         }
         write_json(str(directory / "spec.json"), text)
-        run = Run(pod_uid, container, attempt, directory)
+        run = Run(pod_uid, container, attempt, directory, cpus=self.cpus)
         before.append(run)
         self._ask(directory)
         return run
 
     def signal(self, run: Run, number: int) -> None:
-        """Send a signal to a container's main process; SIGKILL goes to all its processes."""
-        if not run.running:
-            return
-        targets = [run.pid]
-        if number == signal.SIGKILL:
-            run.killed_at = time.time()
-            targets += run.processes()
-        for pid in targets:
-            with contextlib.suppress(OSError):
-                os.kill(pid, number)
+        """Send a signal to a container, as `processes.send` does."""
+        if run.running:
+            run.killed_at = time.time() if number == signal.SIGKILL else run.killed_at
+            send(run.shim, run.pid, number)
+
+    def pin(self, cpus: list[int] | None) -> None:
+        """Let all containers, those that live and those that start, run on these CPUs alone; ``None`` is all."""
+        self.cpus = cpus
+        for run in [run for uid in self.runs for run in self.of(uid) if run.running]:
+            pin(run.processes, cpus or self._all_cpus)
 
     def forget(self, pod_uid: str) -> None:
         """Remove all files of a pod's runs."""
@@ -265,6 +272,8 @@ class Runtime:
         if run.ended or run.pid:
             return
         run.take(message)
+        if run.cpus != self.cpus:
+            pin(run.processes, self.cpus or self._all_cpus)  # it was changed while this one started
         self._follow(run)
         self._changed(run.pod_uid)
 

@@ -7,17 +7,16 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ffdl_ops.adapters.images import Image
 from ffdl_ops.core.errors import FfdlError
 from ffdl_ops.local.minicluster.containers import ProcessSpec
 from ffdl_ops.local.minicluster.downward import field_value, resource_field
-from ffdl_ops.local.minicluster.images import Image
 from ffdl_ops.local.minicluster.store import Object, Store
 from ffdl_ops.local.minicluster.translate import expand, translator
 from ffdl_ops.local.minicluster.volumes import PodDirectories
 
 __all__ = ["ConfigError", "declared_environment", "process_spec"]
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _RLIMITS = {"RLIMIT_CORE": 0, "RLIMIT_NPROC": 16384}
 
 
@@ -104,9 +103,7 @@ def process_spec(
     :raises ConfigError: when there is no command.
     """
     translate = translator(mounts)
-    path = ":".join([*image.path_prepend, _PATH])
     base = {
-        "PATH": path,
         "HOME": str(directories.root / "home"),
         "TMPDIR": str(directories.root / "tmp"),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
@@ -116,7 +113,7 @@ def process_spec(
         "FFDL_MINICLUSTER": "1",
     }
     own = {name: translate(value) for name, value in declared.items()}
-    env = {**base, **image.env, **extra, **own}
+    env = {**base, **image.environment(), **extra, **own}
     command = [translate(expand(text, declared)) for text in container.get("command") or ()]
     args = [translate(expand(text, declared)) for text in container.get("args") or ()]
     argv = [*command, *args] or list(image.command)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ffdl_ops.adapters.images import Images
 from ffdl_ops.local.minicluster.containers import Runtime
 from ffdl_ops.local.minicluster.devices import Devices
 from ffdl_ops.local.minicluster.events import Recorder
-from ffdl_ops.local.minicluster.images import Images
 from ffdl_ops.local.minicluster.isolation import Isolation
 from ffdl_ops.local.minicluster.memory import MemoryWatch
 from ffdl_ops.local.minicluster.nodes import NodeConfig
@@ -56,6 +57,7 @@ class Kubelet:
     def open(self) -> None:
         """Take up the pods that are there, and clean up after those that are not any more."""
         known = self.store.list("pods")
+        self.runtime.cpus = json.loads(self.store.fact("pod_cpus", "null"))
         self.parts.devices.recover(known)
         self.store.listen(self._changed)
         for pod in known:
@@ -141,6 +143,20 @@ class Kubelet:
         ):
             await asyncio.sleep(0.02)
         await asyncio.sleep(0)
+
+    # -- what pods run on ----------------------------------------------------------------------------------------
+    def pin_pods(self, cpus: list[int] | None) -> None:
+        """Let all pods run on these CPUs alone, also after a restart; ``None`` is all."""
+        self.store.set_fact("pod_cpus", json.dumps(cpus))
+        self.runtime.pin(cpus)
+
+    def processes_of(self, namespace: str, name: str) -> list[int]:
+        """Pids of a pod's living processes.
+
+        :raises ApiError: 404.
+        """
+        pod = self.store.get("pods", namespace, name)
+        return sorted(pid for run in self.runtime.of(pod["metadata"]["uid"]) for pid in run.processes())
 
     def process_count(self) -> int:
         """How many containers run."""

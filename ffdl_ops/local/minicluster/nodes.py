@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ffdl_ops.adapters.configfile import read_configuration
 from ffdl_ops.core.errors import UserError
-from ffdl_ops.local.minicluster.configfile import read_configuration
 from ffdl_ops.local.minicluster.quantity import format_quantity, is_quantity, quantity
 from ffdl_ops.local.minicluster.store import Object, Store
 from ffdl_ops.local.minicluster.times import now_iso
@@ -88,7 +88,9 @@ def _node(path: Path, entry: Mapping[str, Any]) -> NodeConfig:
     labels, taints = entry.get("labels") or {}, entry.get("taints") or []
     if not isinstance(labels, Mapping):
         raise UserError(f"{path}: node {name}: labels must be a mapping, not {labels!r}.")
-    if not isinstance(taints, list) or not all(isinstance(one, Mapping) and one.get("effect") in _EFFECTS for one in taints):
+    if not isinstance(taints, list) or not all(
+        isinstance(one, Mapping) and one.get("effect") in _EFFECTS for one in taints
+    ):
         raise UserError(
             f"{path}: node {name}: taints must be a list of {{key: …, effect: …}} with one of the effects "
             f"{', '.join(_EFFECTS)}, not {taints!r}."

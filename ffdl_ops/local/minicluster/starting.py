@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ffdl_ops.adapters.images import Image
 from ffdl_ops.local.minicluster.containers import ProcessSpec, Run
 from ffdl_ops.local.minicluster.environment import ConfigError, declared_environment, process_spec
-from ffdl_ops.local.minicluster.images import Image
 from ffdl_ops.local.minicluster.podstatus import Waiting
 from ffdl_ops.local.minicluster.store import Object
 from ffdl_ops.local.minicluster.translate import expand, translator

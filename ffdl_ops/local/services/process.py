@@ -20,8 +20,8 @@ from typing import Any
 
 import psutil
 
+from ffdl_ops.adapters.processes import birth_mark, members_of_session
 from ffdl_ops.local.services.errors import ServiceFailed
-from ffdl_ops.local.services.identity import birth_mark, members_of_session
 
 __all__ = ["Process", "fingerprint", "stop_all", "tail"]
 

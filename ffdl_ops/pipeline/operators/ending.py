@@ -77,5 +77,7 @@ class ConcludeOperator(StageOperator):
             return job
         job = super()._job(context, svc, job_id)
         if job is None:
-            raise FfdlError(f"Run {job_id_in(context)} has no job: `plan` refused it (its log says why).")
+            raise FfdlError(
+                f"Run {job_id_in(context)} has no job: `plan` refused it (its log says why), or it was stopped before."
+            )
         return job

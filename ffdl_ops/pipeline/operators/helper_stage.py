@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import time
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.core.jobs.ids import namespace as namespace_of
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ffdl_ops.pipeline.services import Services
 
 __all__ = ["HelperStageOperator"]
-
-_LONGEST = timedelta(days=2)
 
 
 class HelperStageOperator(StageOperator):
@@ -40,12 +38,13 @@ class HelperStageOperator(StageOperator):
         if end is None:
             self.log.info("Helper pod %s goes on; waiting for it without a worker slot.", pod)
             trigger = HelperTrigger(job.job_id, namespace_of(job.tenant), pod)
-            self.defer(trigger=trigger, method_name="resume_stage", timeout=_LONGEST)
+            self.defer(trigger=trigger, method_name="resume_stage")
         return self._said(step.finish(svc, job, end))  # type: ignore[arg-type]
 
     def woken(self, context: Context, svc: Services, job: JobRecord, event: dict[str, Any]) -> dict[str, Any]:
         """Read the helper's result."""
-        end = helpers.helper_end(svc, namespace_of(job.tenant), event["pod"], age_s=float("inf"))
+        waited_s = time.time() - event["since"]
+        end = helpers.helper_end(svc, namespace_of(job.tenant), event["pod"], age_s=waited_s)
         if end is None:  # it started to run after the trigger had given it up
             end = helpers.HelperEnd(event["pod"], None, {}, "the helper pod started too late")
         return self._said(self.work_of.finish(svc, job, end))

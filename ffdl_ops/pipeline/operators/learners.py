@@ -9,7 +9,7 @@ from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperato
 from airflow.sdk.exceptions import TaskDeferred
 
 from ffdl_ops.adapters.cluster.client import ClusterRefused, QuotaExceeded
-from ffdl_ops.core.errors import FfdlError
+from ffdl_ops.core.errors import FfdlError, TemporaryError
 from ffdl_ops.core.jobs.ids import namespace as namespace_of
 from ffdl_ops.core.jobs.states import JobState
 from ffdl_ops.pipeline import admission, gang
@@ -29,6 +29,7 @@ __all__ = ["JobFailed", "LearnerGangOperator"]
 
 _QUOTA_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 30.0
+_LOOK_S = 1.0
 
 
 class JobFailed(FfdlError):
@@ -129,11 +130,20 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
                 failure.get("class"),
                 failure.get("summary"),
             )
-            time.sleep(min(end.delay_s, _LONGEST_PAUSE_S))
+            self._pause(svc, job, min(end.delay_s, _LONGEST_PAUSE_S))
         self._start(context, svc, job)
+
+    @staticmethod
+    def _pause(svc: Services, job: JobRecord, seconds: float) -> None:
+        """Wait before the next attempt, unless what the job holds meanwhile is wanted for another one."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not _is_told_to_stop(svc, job):
+            time.sleep(min(_LOOK_S, left))
 
     def _start(self, context: Context, svc: Services, job: JobRecord) -> NoReturn:
         """Start the gang under its lease; wait for one first if there is none."""
+        if _is_told_to_stop(svc, job) and not gang.stop_learners(svc, job):
+            raise TemporaryError("Learners are still there; what they hold is given back once they are gone.")
         lease, wait = admission.ask(svc, job)
         if lease is None:
             if wait is not None:
@@ -172,3 +182,9 @@ class LearnerGangOperator(StageMixin, KubernetesPodOperator):
     def _wait_for_lease(self, svc: Services, job: JobRecord, *, not_before: float = 0.0) -> NoReturn:
         trigger = AdmissionTrigger(job.job_id, svc.platform.poll.admission_seconds, not_before)
         raise TaskDeferred(trigger=trigger, method_name="resume_stage")
+
+
+def _is_told_to_stop(svc: Services, job: JobRecord) -> bool:
+    """Whether the job's lease is wanted for another job, and no attempt runs that would see so by itself."""
+    lease = svc.ledger.lease(job.job_id)
+    return lease is not None and lease.preempted_at is not None and svc.ledger.open_attempt(job.job_id) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ffdl_ops.core.jobs.manifest import load_manifest
 from ffdl_ops.pipeline.stage import StageOperator
 from ffdl_ops.pipeline.triggers.monitor import MonitorTrigger
 
@@ -26,7 +27,10 @@ class MonitorOperator(StageOperator):
     ui_color = "#d5f2d5"
 
     def work(self, context: Context, svc: Services, job: JobRecord) -> None:
-        """Start to follow."""
+        """Start to follow, unless the manifest says not to."""
+        if not load_manifest(job.manifest).monitor.enabled:
+            self.log.info("monitor.enabled is false: metrics are written when training has ended.")
+            return
         self.defer(trigger=MonitorTrigger(job.job_id, svc.platform.poll.monitor_seconds), method_name="resume_stage")
 
     def woken(self, context: Context, svc: Services, job: JobRecord, event: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ffdl_ops.pipeline import preflight
+from ffdl_ops.core.errors import TemporaryError
+from ffdl_ops.pipeline import admission, preflight
 from ffdl_ops.pipeline.operators.learners import JobFailed
 from ffdl_ops.pipeline.stage import StageOperator
 from ffdl_ops.pipeline.triggers.preflight import PreflightTrigger
@@ -38,13 +39,29 @@ class PreflightOperator(StageOperator):
         if lease is None or svc.ledger.attempts(job.job_id):
             self.log.info("No preflight: the program has been started before, or the job holds no lease now.")
             return
+        if lease.preempted_at is not None:
+            self._give_back(svc, job)
+            return
         name = preflight.start(svc, job, lease)
         self.log.info("Preflight: %s on %s.", name, lease.placements[0].node)
         self.defer(trigger=PreflightTrigger(job.job_id, name), method_name="resume_stage")
 
     def woken(self, context: Context, svc: Services, job: JobRecord, event: dict[str, Any]) -> None:
         """Let the gang start, or fail the job."""
-        preflight.stop(svc, job, event["pod"])
+        if event.get("preempted"):
+            self._give_back(svc, job)
+            return
+        preflight.stop(svc, job)
         if event.get("failure"):
             raise JobFailed(event["failure"])
         self.log.info("Preflight passed: %s.", event["detail"])
+
+    def _give_back(self, svc: Services, job: JobRecord) -> None:
+        """Make room for another job at once: the gang asks again, and then starts without a preflight."""
+        if not preflight.stop(svc, job):
+            raise TemporaryError("The preflight's pod is still there; what it holds is given back once it is gone.")
+        words = admission.give_back(svc, job)
+        admission.places_are_free(svc)
+        self.log.info(
+            "Preflight stopped: %s The gang is admitted again, and starts without one.", words or "it lost its lease."
+        )

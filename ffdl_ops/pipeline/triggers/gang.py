@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ffdl_ops.core.jobs.manifest import load_manifest
 from ffdl_ops.pipeline import gang
 from ffdl_ops.pipeline.deadline import past_deadline
 from ffdl_ops.pipeline.follower import Follower, owner_name
@@ -47,6 +48,7 @@ class GangTrigger(LookingTrigger):
         self._said = ""
         self._logs_at = self._follow_at = self._saved_at = 0.0
         self._follower: Follower | None = None
+        self._follows: bool | None = None
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that make this trigger again."""
@@ -65,7 +67,7 @@ class GangTrigger(LookingTrigger):
             self._said = verdict.detail
         ended = verdict.state in (GangState.SUCCEEDED, GangState.ENDED)
         clock = time.monotonic()
-        if views and (ended or clock - self._logs_at >= _LOG_EVERY_S):
+        if views and (ended or (clock - self._logs_at >= _LOG_EVERY_S and self._is_followed(job))):
             self._logs_at = clock
             self._show(svc, views, last=ended)
         if not ended:
@@ -81,10 +83,15 @@ class GangTrigger(LookingTrigger):
         if lease is not None and clock - self._saved_at >= _SAVED_EVERY_S:
             self._saved_at = clock
             self._note_saved(svc, job, lease)
-        if clock - self._follow_at >= _FOLLOW_EVERY_S:
+        if clock - self._follow_at >= _FOLLOW_EVERY_S and self._is_followed(job):
             self._follow_at = clock
             self._feed()
         return None
+
+    def _is_followed(self, job: JobRecord) -> bool:
+        if self._follows is None:
+            self._follows = load_manifest(job.manifest).monitor.enabled
+        return self._follows
 
     def _note_saved(self, svc: Services, job: JobRecord, lease: LeaseRecord) -> None:
         """Keep when the newest checkpoint was whole, so that those are preempted first who lose least."""
@@ -107,7 +114,9 @@ class GangTrigger(LookingTrigger):
             for line in lines:
                 self.log.info("%s", line)
             if passed_over:
-                self.log.info("Learner %d prints more than is shown here; its stored log has every line.", view.rank + 1)
+                self.log.info(
+                    "Learner %d prints more than is shown here; its stored log has every line.", view.rank + 1
+                )
 
     def _feed(self) -> None:
         """Write the metrics when nobody else does (the follower's lease in the ledger decides who)."""

@@ -13,7 +13,7 @@ __all__ = ["PreflightTrigger"]
 
 
 class PreflightTrigger(LookingTrigger):
-    """Fires ``{"pod", "detail", "failure"}`` when the preflight has ended.
+    """Fires ``{"pod", "detail", "failure"}`` when the preflight has ended, with ``"preempted"`` when its places are wanted.
 
     :param job_id: the job.
     :param pod: the preflight's pod.
@@ -35,6 +35,7 @@ class PreflightTrigger(LookingTrigger):
             return {"pod": self.pod, "detail": "the job has ended", "failure": None}
         lease = svc.ledger.lease(self.job_id)
         if lease is None or lease.preempted_at is not None:
-            return {"pod": self.pod, "detail": "its places are wanted for another job", "failure": None}
+            detail = "its places are wanted for another job"
+            return {"pod": self.pod, "detail": detail, "failure": None, "preempted": True}
         end = preflight.look(svc, job, self.pod)
         return None if end is None else {"pod": self.pod, "detail": end.detail, "failure": end.failure}

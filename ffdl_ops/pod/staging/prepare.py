@@ -65,7 +65,7 @@ def _restore(spec: StageSpec) -> Any:
     from ffdl_ops.pod.staging.stores import tenant_store
 
     store = tenant_store()
-    if spec.attempt > 1:
+    if spec.attempt > 1 and spec.checkpoint.enabled:
         _save_what_is_left(spec, store)
     return restore(spec, store)
 

@@ -64,11 +64,13 @@ class CodeSpec:
 class CheckpointSpec:
     """How checkpoints are taken.
 
+    :param enabled: whether they are taken at all.
     :param interval_s: seconds between two looks at the directory.
     :param per_rank: whether each rank has a directory of its own.
     :param keep: complete generations to keep.
     """
 
+    enabled: bool = True
     interval_s: float = 2.0
     per_rank: bool = False
     keep: int = 3
@@ -152,6 +154,7 @@ def load_spec(text: str | None, command: str = "helper") -> StageSpec:
         data=_data(_mapping(raw, "data")),
         code=_code(_mapping(raw, "code")),
         checkpoint=CheckpointSpec(
+            enabled=bool(checkpoint.get("enabled", True)),
             interval_s=_seconds(checkpoint, "checkpoint.interval_s", 2.0),
             per_rank=bool(checkpoint.get("per_rank", False)),
             keep=_count(checkpoint, "checkpoint.keep", 3, least=1),

@@ -13,6 +13,7 @@ from click.testing import Result
 
 from ffdl_ops.adapters.storage.store import ObjectStore
 from tests.support.platform import Platform
+from tests.support.rig import Rig, Run
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +100,23 @@ def test_a_halted_job_resumes_from_its_checkpoint_in_the_same_mlflow_run(ffdl: F
     after = json.loads(ffdl("metrics", job_id, "--json").stdout)
     assert (after["mlflow_run_id"], after["status"]) == (before["mlflow_run_id"], "FINISHED")
     assert "resumed at step=" in ffdl("logs", job_id).stdout
+
+
+def test_a_run_is_halted_before_its_plan_has_stored_a_job(ffdl: Ffdl, platform: Platform) -> None:
+    rig = Rig(platform.settings)
+    rig.faults.fail_api(share=0, delay_s=20, path="/nodes")
+    try:
+        about = json.loads(ffdl(*probe("--steps 100 --seconds-per-step 0.4"), "--json").stdout)
+        run = Run(about["dag_id"], about["run_id"], about["job_id"], about["tenant"])
+        rig.wait_task(run, "plan", {"running"})
+        told = ffdl("halt", run.job_id, "--wait", "--timeout", "60").stdout
+    finally:
+        rig.faults.heal_api()
+    assert "before its `plan` has stored it" in told
+    assert rig.wait_run(run) == "failed"
+    rig.wait_task(run, "conclude", {"failed"})
+    assert rig.job(run) is None
+    assert rig.pods(run) == []
 
 
 def test_a_deleted_job_leaves_nothing_but_its_record(ffdl: Ffdl, platform: Platform) -> None:

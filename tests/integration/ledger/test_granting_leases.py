@@ -182,6 +182,20 @@ def test_an_attempt_runs_under_a_live_lease_alone(ledger, holding):
         ledger.begin_attempt("job-1", ledger.lease("job-1").epoch, 2, 20_000, None, later(5))
 
 
+def test_the_wait_for_places_is_over_before_the_clock_of_an_attempts_start_begins(ledger, holding, new_job):
+    """Pitfall 15: waiting for capacity counts against the start-up time-out."""
+    new_job("job-2")
+    ledger.enqueue(gang("job-2", 1, 4), later(2))
+    assert isinstance(run_pass(ledger, 3)["job-2"], Wait)
+    with pytest.raises(LeaseLost):
+        ledger.begin_attempt("job-2", 1, 1, 20_000, None, later(4))
+    ledger.release_lease("job-1", holding.epoch, "done", later(3_000))
+    run_pass(ledger, 3_001)
+    lease = ledger.lease("job-2")
+    attempt = ledger.begin_attempt("job-2", lease.epoch, 1, 20_000, None, later(3_002))
+    assert (lease.granted_at, attempt.started_at) == (later(3_001), later(3_002))
+
+
 def test_attempts_count_up_and_keep_their_pods_and_first_end(ledger, holding, new_job):
     ledger.begin_attempt("job-1", holding.epoch, 2, 20_000, None, later(2))
     ledger.record_pods("job-1", 1, {0: ("p0", "u0", "n1")})

@@ -11,7 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
+from ffdl_ops.core.jobs.ids import namespace
+from tests.support.outages import suspended
 from tests.support.rig import Rig, Run, eventually
+from tests.support.tracking import mlflow_client
 
 pytestmark = pytest.mark.slow
 
@@ -57,15 +60,10 @@ def test_the_gang_trains_on_and_is_adopted(rig: Rig, platform: Any, service: str
 
 def test_a_task_that_is_terminated_in_the_middle_never_succeeds(rig: Rig, platform: Any) -> None:
     """Pitfall 1: SIGTERM to a worker in the middle of a task is recorded as success."""
-    mlflow = platform.stack.process("mlflow").find()
     scheduler = platform.stack.process("airflow-scheduler").find()
-    assert mlflow is not None
     assert scheduler is not None
-    family = [mlflow, *mlflow.children(recursive=True)]
     before = {one.pid for one in scheduler.children(recursive=True)}
-    for one in family:
-        one.suspend()
-    try:
+    with suspended(platform, "mlflow"):
         run = rig.probe()
         rig.wait_task(run, "plan", {"running"})
         # The task's own process is the one that was forked last, below its supervisor.
@@ -73,11 +71,27 @@ def test_a_task_that_is_terminated_in_the_middle_never_succeeds(rig: Rig, platfo
         task.send_signal(signal.SIGTERM)
         rig.wait_task(run, "plan", {"up_for_retry", "failed", "queued", "scheduled", None}, within_s=60)
         assert rig.task(run, "plan") != "success"
-    finally:
-        for one in family:
-            one.resume()
     job = rig.wait_job(run, {"COMPLETED"}, within_s=120)
     assert job.state == "COMPLETED"
+
+
+def test_metrics_of_an_attempt_that_ended_while_mlflow_was_down_are_written_once(rig: Rig, platform: Any) -> None:
+    run = rig.probe(flags="--steps 25 --seconds-per-step 0.4")
+    job = rig.wait_job(run, {"PROCESSING"})
+
+    def steps() -> list[int]:
+        return sorted(one.step for one in mlflow_client(rig.settings).get_metric_history(str(job.mlflow_run_id), "loss"))
+
+    eventually("some metrics", steps)
+    with suspended(platform, "mlflow"):
+        reached = max(rig.generations(run), default=0)
+        eventually("later checkpoints", lambda: max(rig.generations(run), default=0) > reached + 1)
+        [pod] = rig.pods(run)
+        rig.faults.evict(namespace(run.tenant), pod)
+        eventually("a second attempt", lambda: len(rig.ledger.attempts(run.job_id)) == 2)
+    assert rig.wait_job(run, {"COMPLETED", "FAILED", "HALTED"}, within_s=180).state == "COMPLETED", rig.story(run)
+    assert rig.wait_run(run) == "success"
+    assert steps() == list(range(1, 26))
 
 
 def _newest(scheduler: psutil.Process, before: set[int]) -> psutil.Process | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ffdl_ops.adapters.storage.store import ObjectStore
@@ -74,6 +76,20 @@ def test_a_wrong_form_fails_in_plan_with_one_readable_message(
     log = rig.airflow.task_log(run.dag_id, run.run_id, "plan")
     assert all(word in log for word in words), log
     assert rig.pods(run) == []
+
+
+@pytest.mark.parametrize(
+    "value", [10**30, [{"a": -(10**30)}], json.loads("[" * 230 + "]" * 230)], ids=["number", "within", "deep"]
+)
+def test_a_value_that_no_task_can_be_given_is_refused_in_plan_by_its_name(rig: Rig, value: object) -> None:
+    """Every stage of such a run died before its first line, and was tried again and again."""
+    run = rig.submit(example="probe", lerners=value)
+    assert rig.wait_run(run) == "failed"
+    tasks = {one["task_id"]: one for one in rig.airflow.task_instances(run.dag_id, run.run_id)}
+    log = rig.airflow.task_log(run.dag_id, run.run_id, "plan")
+    assert "Refused: the form has no field 'lerners'; did you mean 'learners'?" in log
+    assert {tasks[stage]["try_number"] for stage in ("plan", "release", "conclude")} == {1}
+    assert rig.job(run) is None
 
 
 def test_a_user_error_fails_the_job_with_class_and_evidence_and_stores_its_logs(rig: Rig) -> None:

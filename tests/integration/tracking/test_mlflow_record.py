@@ -163,6 +163,26 @@ def test_a_resumed_job_goes_on_in_its_run_and_logs_each_step_once(
     assert len(runs_of(client, ref)) == 1
 
 
+def test_what_an_earlier_attempt_had_left_unwritten_fills_the_gaps_and_no_more(
+    tracker: Tracker, client: MlflowClient, job: JobFacts
+) -> None:
+    ref = tracker.ensure_run(job)
+    for attempt, steps in ((1, (1, 2, 3)), (2, (7, 8)), (3, (9, 10))):
+        tracker.tag_attempt(ref.run_id, attempt, {})
+        tracker.log_batch(ref.run_id, [Point("loss", 0.5, step, 1000 * attempt + step) for step in steps])
+    late = [Point("loss", 0.7, step, 1500 + step) for step in range(1, 9)] + [Point("accuracy", 0.1, 4, 1504)]
+    for _ in range(2):
+        logged: dict[str, set[int]] = {}
+        tracker.log_absent(ref.run_id, late[:5], logged)
+        tracker.log_absent(ref.run_id, late[5:], logged)
+
+    points = {(metric.step, metric.value) for metric in client.get_metric_history(ref.run_id, "loss")}
+    assert points == {(step, 0.7 if step in (4, 5, 6) else 0.5) for step in range(1, 11)}
+    assert len(client.get_metric_history(ref.run_id, "loss")) == 10
+    assert [metric.step for metric in client.get_metric_history(ref.run_id, "accuracy")] == [4]
+    assert client.get_run(ref.run_id).data.metrics["loss"] == 0.5
+
+
 def test_the_same_lines_read_twice_are_logged_once(tracker: Tracker, client: MlflowClient, job: JobFacts) -> None:
     """Pitfall 39: a follower that starts anew reads a little of the log again."""
     ref = tracker.ensure_run(job)

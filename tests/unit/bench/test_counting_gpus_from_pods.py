@@ -83,7 +83,12 @@ def test_what_waits_fits_when_the_last_of_its_places_is_free() -> None:
 
 
 def test_the_place_that_is_free_longest_is_taken_first() -> None:
-    starts = [start("a", 0.0, 0.0, "n1"), start("b", 0.0, 0.0, "n1"), start("c", 0.0, 6.0, "n1"), start("d", 0.0, 7.0, "n1")]
+    starts = [
+        start("a", 0.0, 0.0, "n1"),
+        start("b", 0.0, 0.0, "n1"),
+        start("c", 0.0, 6.0, "n1"),
+        start("d", 0.0, 7.0, "n1"),
+    ]
     found = fits_at(starts, {"n1": [(5.0, 1), (3.0, 1)]}, {"n1": 2})
     assert [at for at, _ in found[2:]] == [3.0, 5.0]
 

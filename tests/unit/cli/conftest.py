@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from ffdl_ops.adapters.airflow_api import AirflowApiError
 from ffdl_ops.adapters.ledger import AuditRecord, JobRecord, TransitionRecord, WaitRecord
 from ffdl_ops.adapters.storage.config import StoreConfig
 from ffdl_ops.adapters.storage.store import ObjectInfo
@@ -106,6 +107,9 @@ class FakeLedger:
     def queue(self) -> list[Any]:
         return self.waiting
 
+    def reservations(self) -> list[Any]:
+        return []
+
     def live_leases(self) -> list[Any]:
         return self.held
 
@@ -149,6 +153,8 @@ class FakeAirflow:
     def __init__(self, ledger: FakeLedger) -> None:
         self.ledger = ledger
         self.states: list[str | None] = []
+        self.unplanned: dict[tuple[str, str], str] = {}
+        self.hidden: set[str] = set()
         self.triggered: list[tuple[str, str, dict[str, Any]]] = []
         self.failed: list[str] = []
         self.cleared: list[str] = []
@@ -163,10 +169,22 @@ class FakeAirflow:
 
     def run_state(self, dag_id: str, run_id: str) -> str | None:
         """As a test says, one after the other; else as the job of this run stands."""
+        self._seen(dag_id)
+        if self.unplanned:
+            return self.unplanned.get((dag_id, run_id))
         if self.states:
             return self.states.pop(0)
         jobs = [job for job in self.ledger.by_id.values() if job.run_id == run_id]
         return "failed" if jobs and jobs[0].state in TERMINAL else "running"
+
+    def active_runs(self, dag_id: str) -> list[tuple[str, str]]:
+        self._seen(dag_id)
+        runs = [(run_id, state) for (dag, run_id), state in self.unplanned.items() if dag == dag_id]
+        return [(run_id, state) for run_id, state in runs if state in ("queued", "running")]
+
+    def _seen(self, dag_id: str) -> None:
+        if dag_id in self.hidden:
+            raise AirflowApiError("Forbidden", status=403)
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         return self.tasks
@@ -176,6 +194,8 @@ class FakeAirflow:
 
     def mark_run_failed(self, dag_id: str, run_id: str) -> str:
         self.failed.append(run_id)
+        if (dag_id, run_id) in self.unplanned:
+            self.unplanned[dag_id, run_id] = "failed"
         return "failed"
 
     def clear_run(self, dag_id: str, run_id: str) -> None:

@@ -155,6 +155,12 @@ def test_a_run_that_is_not_there_is_none(api: AirflowApi) -> None:
     assert api.mark_run_failed(DAG, RUN) is None
 
 
+def test_all_runs_that_have_not_ended_are_found_page_by_page(server: Server, api: AirflowApi) -> None:
+    pages = [[{"dag_run_id": "b", "state": "queued"}], [{"dag_run_id": "a", "state": "running"}]]
+    server.answers[f"GET {ROOT}"] = [(200, {"dag_runs": page, "total_entries": 2}) for page in pages]
+    assert list(api.active_runs(DAG)) == [("b", "queued"), ("a", "running")]
+
+
 def test_halting_patches_the_runs_state(server: Server, api: AirflowApi) -> None:
     server.answers[f"PATCH {ROOT}/{ENCODED}"] = [(502, {}), (200, {"state": "failed"})]
     assert api.mark_run_failed(DAG, RUN) == "failed"

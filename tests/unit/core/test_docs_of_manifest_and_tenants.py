@@ -13,7 +13,7 @@ from ffdl_ops.core.jobs.examples import EXAMPLES
 from ffdl_ops.core.jobs.fields import Section
 from ffdl_ops.core.jobs.manifest import Manifest, load_manifest
 from ffdl_ops.core.jobs.metrics import EvaluationMetrics
-from ffdl_ops.core.jobs.sections import Checkpoint, Connection, DataStore, Framework, Preflight
+from ffdl_ops.core.jobs.sections import Checkpoint, Connection, DataStore, Framework, Monitor, Preflight
 from ffdl_ops.core.tenancy.tenants import Tenant, Tenants
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -37,7 +37,7 @@ def test_the_pages_tenants_are_valid() -> None:
     ("page", "model"),
     [
         (MANIFEST, model)
-        for model in (Manifest, Framework, DataStore, Connection, EvaluationMetrics, Checkpoint, Preflight)
+        for model in (Manifest, Framework, DataStore, Connection, EvaluationMetrics, Checkpoint, Monitor, Preflight)
     ]
     + [(TENANTS, Tenant)],
 )

@@ -40,6 +40,8 @@ def test_an_empty_file_is_the_defaults() -> None:
         ({"cache": {"max_gb": 1}}, "cache.max_gb"),
         ({"timeouts": {"grace_seconds": 5}}, "timeouts.grace_seconds"),
         ({"timeouts": {"startup": 5}}, "timeouts.startup"),
+        ({"timeouts": {"helper_seconds": 0}}, "timeouts.helper_seconds"),
+        ({"timeouts": {"helper_seconds": 604_801}}, "timeouts.helper_seconds"),
         ({"poll": {"gang_seconds": 0}}, "poll.gang_seconds"),
         ({"scheduler": {"policy": "magic"}}, "scheduler.policy"),
         ({"cluster": {"admission": "magic"}}, "cluster.admission"),

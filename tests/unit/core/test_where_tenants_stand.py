@@ -7,6 +7,7 @@ import random
 import pytest
 
 from ffdl_ops.core.scheduling.decisions import WaitCause
+from ffdl_ops.core.scheduling.model import Placement, Reservation
 from ffdl_ops.core.scheduling.quota import Accounts
 from ffdl_ops.core.tenancy.standing import ANY, NO_GPU, GpuStanding, standings
 from tests.support.gangs import Limits, gang, grant, later
@@ -100,3 +101,13 @@ def test_jobs_are_counted_by_type_and_waits_by_cause() -> None:
     assert [(wait.cause, wait.jobs, wait.longest_s) for wait in v100.waits] == [("quota", 2, 100.0), (None, 1, 30.0)]
     assert (by_type[ANY].queued, by_type[NO_GPU].queued, by_type[NO_GPU].running) == (1, 1, 1)
     assert by_type[NO_GPU].held == by_type[NO_GPU].above_quota == 0
+
+
+def test_what_is_kept_for_a_waiting_gang_is_shown_with_its_tenant() -> None:
+    kept = Reservation("j", "a", (Placement(0, "n1"), Placement(1, "n2")), 4, 0, 0, "V100", later(0))
+    found = {
+        one.tenant: one
+        for one in standings([Limits("a", {"K80": 1}), Limits("b", {"V100": 8})], [], [], later(9), [kept])
+    }
+    assert {row.gpu_type: row.reserved for row in found["a"].gpus} == {"K80": 0, "V100": 8}
+    assert [row.reserved for row in found["b"].gpus] == [0]

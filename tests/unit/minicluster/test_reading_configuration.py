@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ffdl_ops.adapters.images import Images
 from ffdl_ops.core.errors import UserError
 from ffdl_ops.local.minicluster import nodes as nodes_module
-from ffdl_ops.local.minicluster.images import Images
 from ffdl_ops.local.minicluster.nodes import load_nodes, short_type
 
 CONFIG = Path(__file__).parents[3] / "config"

@@ -119,7 +119,7 @@ def test_what_a_reader_passed_over_is_written_from_the_stored_log_batch_by_batch
     job = SimpleNamespace(job_id="job-1", tenant="t", mlflow_run_id="run", manifest={"name": "x", "example": "probe"})
     svc: Any = SimpleNamespace(
         ledger=SimpleNamespace(
-            cursor=lambda job_id, name: {"attempt": 1, "newest": {"p": reached}},
+            cursor=lambda job_id, name: {"attempt": 1, "newest": {"p": reached}} if name == "metrics" else None,
             attempts=lambda job_id: [SimpleNamespace(number=1, learners=1, pods={0: {"pod": "p"}})],
         ),
         store=lambda tenant: store,
@@ -128,6 +128,62 @@ def test_what_a_reader_passed_over_is_written_from_the_stored_log_batch_by_batch
     )
     assert drain(svc, job) == 10_000  # type: ignore[arg-type]
     assert len(batches) > 1 and max(batches) <= 5000
+
+
+class Watched:
+    """The platform around one attempt that runs, and what its trigger has read."""
+
+    def __init__(self, log: Log, monkeypatch: pytest.MonkeyPatch, manifest: dict[str, Any]) -> None:
+        self.job = SimpleNamespace(manifest={"name": "x", "example": "probe", **manifest})
+        self.verdict = Verdict(GangState.RUNNING, "1 of 1 learners run")
+        self.ledger = SimpleNamespace(
+            job=lambda job_id: self.job,
+            open_attempt=lambda job_id: SimpleNamespace(number=1),
+            lease=lambda job_id: None,
+        )
+        self.shown: list[str] = []
+        self.fed: list[str] = []
+        trigger = self.trigger = gang_trigger.GangTrigger("job-1", 1)
+        monkeypatch.setattr(gang_trigger, "services", lambda: SimpleNamespace(ledger=self.ledger, cluster=log))
+        monkeypatch.setattr(gang_trigger, "past_deadline", lambda svc, job, verdict, views: verdict)
+        monkeypatch.setattr(gang_trigger.gang, "look", lambda *given: (self.verdict, [pod(0)]))
+        finished = SimpleNamespace(kind="succeeded", failure=None, delay_s=0.0)
+        monkeypatch.setattr(gang_trigger.gang, "finish", lambda *given: finished)
+        monkeypatch.setattr(trigger, "_show", lambda svc, views, last: self.shown.append("last" if last else "more"))
+        monkeypatch.setattr(trigger, "_feed", lambda: self.fed.append("fed"))
+
+
+@pytest.mark.parametrize(("followed", "before"), [(True, ["more"]), (False, [])])
+def test_a_job_that_is_not_followed_is_read_when_it_has_ended(
+    log: Log, monkeypatch: pytest.MonkeyPatch, followed: bool, before: list[str]
+) -> None:
+    watched = Watched(log, monkeypatch, {"monitor": {"enabled": followed}})
+    assert watched.trigger.look() is None
+    assert (watched.shown, bool(watched.fed)) == (before, followed)
+    watched.verdict = Verdict(GangState.SUCCEEDED, "all 1 learners exited 0")
+    assert watched.trigger.look() is not None
+    assert watched.shown == [*before, "last"]
+
+
+def test_the_attempts_of_a_job_that_was_not_followed_are_told_with_its_stored_log(log: Log) -> None:
+    log.write(3)
+    store = MemoryStore()
+    store.objects["jobs/job-1/logs/attempt-1/learner-1.log"] = "\n".join(log.lines).encode()
+    told: list[Any] = []
+    manifest = {"name": "x", "example": "probe", "monitor": {"enabled": False}}
+    job: Any = SimpleNamespace(job_id="job-1", tenant="t", mlflow_run_id="run", manifest=manifest)
+    attempt = SimpleNamespace(number=1, learners=1, pods={0: {"pod": "p", "node": "n"}}, restored_generation=None)
+    svc: Any = SimpleNamespace(
+        ledger=SimpleNamespace(cursor=lambda job_id, name: None, attempts=lambda job_id: [attempt]),
+        store=lambda tenant: store,
+        tenant=lambda name: SimpleNamespace(bucket="b"),
+        tracker=SimpleNamespace(
+            log_batch=lambda run_id, points: told.append(len(points)),
+            tag_attempt=lambda run_id, number, facts: told.append((number, facts["nodes"])),
+        ),
+    )
+    assert drain(svc, job) == 3
+    assert told == [(1, "n"), 3]
 
 
 def test_no_line_is_cut_in_two_where_reading_stops(log: Log, svc: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ffdl_ops.adapters.processes import birth_mark
 from ffdl_ops.local.services.errors import ServiceFailed
-from ffdl_ops.local.services.identity import birth_mark
 from ffdl_ops.local.services.process import Process, fingerprint, stop_all, tail
 
 PARENT = "import subprocess, time; subprocess.Popen(['sleep', '60']); print('ready', flush=True); time.sleep(60)"

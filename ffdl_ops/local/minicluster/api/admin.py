@@ -8,11 +8,13 @@ from typing import Any
 
 from aiohttp import web
 
+from ffdl_ops.core.errors import UserError
 from ffdl_ops.local.minicluster.api.reads import Pages
 from ffdl_ops.local.minicluster.api.request import read_body, respond
 from ffdl_ops.local.minicluster.errors import ApiError, bad_request, method_not_allowed
 from ffdl_ops.local.minicluster.faults import ApiFault, Faults
 from ffdl_ops.local.minicluster.kubelet import Kubelet
+from ffdl_ops.local.minicluster.processes import checked_cpus
 
 __all__ = ["Admin"]
 
@@ -48,6 +50,8 @@ class Admin:
             "kill": lambda body: faults.kill(
                 body["namespace"], body["pod"], body.get("container", ""), int(body.get("signal", signal.SIGKILL))
             ),
+            "processes": lambda body: kubelet.processes_of(body["namespace"], body["pod"]),
+            "pod-cpus": self._pod_cpus,
             "api": self._api,
             "compact": self._compact,
         }
@@ -60,6 +64,12 @@ class Admin:
         if not 0 <= fault.share <= 1:
             raise bad_request(f"share is {fault.share}; it must be from 0 to 1")
         self._faults.api = fault
+
+    def _pod_cpus(self, body: Body) -> None:
+        try:
+            self._kubelet.pin_pods(checked_cpus(body.get("cpus")))
+        except UserError as error:
+            raise bad_request(str(error)) from None
 
     def _compact(self, body: Body) -> None:
         self._kubelet.store.compact()
@@ -75,6 +85,7 @@ class Admin:
             return respond({
                 "actions": sorted(self._actions), "lost_nodes": sorted(self._kubelet.lost), "api": vars(self._faults.api),
                 "containers": self._kubelet.process_count(), "version": self._kubelet.store.version,
+                "pod_cpus": self._kubelet.runtime.cpus,
             })  # fmt: skip
         if name not in self._actions:
             raise ApiError(

@@ -95,6 +95,9 @@ def _become(spec: dict[str, Any], output: int, failure: int) -> None:
             if hard != resource.RLIM_INFINITY and not spec.get("uid"):
                 limit = min(limit, hard)
             resource.setrlimit(kind, (limit, limit))
+        if spec.get("cpus"):
+            with contextlib.suppress(OSError):  # kept from a machine that had more of them
+                os.sched_setaffinity(0, spec["cpus"])
         if spec.get("uid"):
             os.setgroups([])
             os.setresgid(spec["uid"], spec["uid"], spec["uid"])

@@ -1,4 +1,4 @@
-"""The image table: which names can be "pulled", and what local environment each stands for."""
+"""The embedded cluster's image table: which names can be "pulled", and what local environment each stands for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from ffdl_ops.adapters.configfile import read_configuration
 from ffdl_ops.core.errors import UserError
-from ffdl_ops.local.minicluster.configfile import read_configuration
 
-__all__ = ["Image", "Images"]
+__all__ = ["SYSTEM_PATH", "Image", "Images"]
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where a container finds programs behind its image's own."""
 
 _FIELDS = {"path_prepend", "env", "command"}
 
@@ -31,6 +34,10 @@ class Image:
     path_prepend: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+
+    def environment(self) -> dict[str, str]:
+        """What a process in a container of this image has for its PATH and from its image."""
+        return {"PATH": ":".join([*self.path_prepend, SYSTEM_PATH]), **self.env}
 
 
 class Images:

@@ -1,17 +1,19 @@
-"""Which process a pid means: a pid alone may be a stranger's, after a reboot or when it has been used again."""
+"""This machine's processes: which one a pid means (it may be a stranger's by now), and on which CPUs they run."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import psutil
 
-__all__ = ["birth_mark", "members_of_session"]
+__all__ = ["birth_mark", "each_once", "members_of_session", "pin"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _START_TICKS = 19  # field 22 of /proc/PID/stat, counted after the name, which may hold spaces and parentheses
+_LOOKS = 5
 
 
 def birth_mark(pid: int) -> str | None:
@@ -42,3 +44,42 @@ def members_of_session(session: int, directory: Path) -> list[psutil.Process]:
             if os.getsid(process.pid) == session and Path(process.cwd()) == directory:
                 found.append(process)
     return found
+
+
+def each_once(found: Callable[[], Iterable[int]], act: Callable[[int], None]) -> None:
+    """Act on each process that is found, and on those that came meanwhile, until there is no new one."""
+    done: set[int] = set()
+    for _ in range(_LOOKS):
+        fresh = set(found()) - done
+        for one in fresh:
+            act(one)
+        done |= fresh
+        if not fresh:
+            return
+
+
+def pin(found: Callable[[], Iterable[int]], cpus: Collection[int]) -> int:
+    """Let processes run on these CPUs alone, with all their threads; what they start inherits it.
+
+    :param found: their pids, asked again until no new one comes.
+    :returns: how many threads the kernel did not let us move (another user's).
+    """
+    refused = 0
+
+    def put(thread: int) -> None:
+        nonlocal refused
+        try:
+            os.sched_setaffinity(thread, cpus)
+        except PermissionError:
+            refused += 1
+        except OSError:
+            return  # it has ended
+
+    each_once(lambda: _threads(found()), put)
+    return refused
+
+
+def _threads(pids: Iterable[int]) -> Iterator[int]:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            yield from (int(name) for name in os.listdir(f"/proc/{pid}/task"))

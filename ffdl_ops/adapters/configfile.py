@@ -1,4 +1,4 @@
-"""Reading minicluster's configuration files."""
+"""Reading the embedded cluster's configuration files."""
 
 from __future__ import annotations
 
