@@ -6,10 +6,11 @@ import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-__all__ = ["birth_mark", "each_once", "members_of_session", "pin"]
+__all__ = ["birth_mark", "each_once", "living", "members_of_session", "pin", "postmaster"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _START_TICKS = 19  # field 22 of /proc/PID/stat, counted after the name, which may hold spaces and parentheses
@@ -31,6 +32,27 @@ def birth_mark(pid: int) -> str | None:
         return f"{_BOOT_ID.read_text().strip()}:{stat.rpartition(')')[2].split()[_START_TICKS]}"
     except (OSError, psutil.Error):
         return None
+
+
+def living(record: Any) -> int | None:
+    """The pid of a record ``{"pid", "mark"}`` that was kept of a process, while that very process lives."""
+    try:
+        pid, mark = int(record["pid"]), record["mark"]
+        return pid if mark is not None and mark == birth_mark(pid) else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def postmaster(directory: Path) -> psutil.Process | None:
+    """The PostgreSQL server that runs on this data, by its own record; after a reboot the pid there may be a stranger's."""
+    try:
+        process = psutil.Process(int((directory / "postmaster.pid").read_text().splitlines()[0]))
+        # The server's working directory is its data.
+        if process.name().startswith("postgres") and Path(process.cwd()) == directory.resolve():
+            return process
+    except (OSError, ValueError, IndexError, psutil.Error):
+        pass
+    return None
 
 
 def members_of_session(session: int, directory: Path) -> list[psutil.Process]:

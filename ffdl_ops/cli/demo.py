@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ffdl_ops.cli.exits import exit_of_state
-from ffdl_ops.cli.follow import Followed, settle, wait_for_end
+from ffdl_ops.cli.follow import Followed, settle, stage_words, wait_for_end
 from ffdl_ops.cli.output import one_line, say, show_duration
 from ffdl_ops.cli.session import Session
 from ffdl_ops.core.errors import FfdlError, TemporaryError, UserError
@@ -105,7 +105,7 @@ def _summarise(session: Session, job: JobRecord) -> None:
 
     say(f"\nJob {job.job_id} is {job.state} after {show_duration((job.updated_at - job.created_at).total_seconds())}.")
     seconds = session.ledger.stage_seconds(job.job_id)
-    say(f"stages:       {', '.join(f'{stage} {show_duration(taken)}' for stage, taken in seconds.items())}")
+    say(f"stages:       {stage_words(seconds)}")
     for name in ("class", "summary", "advice"):
         if job.failure and job.failure.get(name):
             say(f"{name + ':':<13} {one_line(job.failure[name])}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ffdl_ops.adapters.ledger import JobRecord
     from ffdl_ops.cli.session import Session
 
-__all__ = ["Followed", "follow", "is_stranded", "settle", "summarise", "wait_for_end"]
+__all__ = ["Followed", "follow", "is_stranded", "settle", "stage_words", "summarise", "wait_for_end"]
 
 _POLL_S = 0.5
 _NO_RUN_S = 30.0
@@ -158,6 +158,11 @@ def _refusal(session: Session, run: Followed) -> str:
     return f"The run ended before a job was stored; its `plan` tells why: {session.airflow.run_url(run.dag_id, run.run_id)}"
 
 
+def stage_words(seconds: Mapping[str, float]) -> str:
+    """How long each stage took, in one line."""
+    return ", ".join(f"{stage} {show_duration(taken)}" for stage, taken in seconds.items())
+
+
 def summarise(session: Session, job: JobRecord, *, err: bool = False) -> None:
     """How a job ended, and where what it made is."""
     from ffdl_ops.cli.places import mlflow_url, results_uri
@@ -166,7 +171,7 @@ def summarise(session: Session, job: JobRecord, *, err: bool = False) -> None:
     say(f"{job.job_id} ({one_line(job.name)}) is {job.state} after {took}.", err=err)
     seconds = session.ledger.stage_seconds(job.job_id)
     if seconds:
-        say("stages: " + ", ".join(f"{stage} {show_duration(taken)}" for stage, taken in seconds.items()), err=err)
+        say(f"stages: {stage_words(seconds)}", err=err)
     if job.state is JobState.FAILED and job.failure:
         for name in ("class", "summary", "advice"):
             if job.failure.get(name):

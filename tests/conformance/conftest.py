@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from ffdl_ops.local.minicluster.admin import AdminClient
+from ffdl_ops.adapters.cluster.embedded import AdminClient
 from tests.conformance.bench import Bench, MiniClusterProcess, eventually, unique
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from kubernetes import client
 
-from ffdl_ops.local.minicluster.admin import AdminClient, AdminRefused
+from ffdl_ops.adapters.cluster.embedded import AdminClient, AdminRefused
 from tests.conformance.bench import PYTHON, Bench, MiniClusterProcess, bare_request, eventually, shell_pod
 
 FOREVER = "trap 'exit 0' TERM; echo up; while true; do sleep 0.02; done"

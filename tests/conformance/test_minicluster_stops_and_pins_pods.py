@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ffdl_ops.local.minicluster.admin import AdminClient, AdminRefused
+from ffdl_ops.adapters.cluster.embedded import AdminClient, AdminRefused
 from tests.conformance.bench import PYTHON, SHELL, Bench, MiniClusterProcess, eventually
 
 # A child in a session of its own, as a launcher's program is: what goes to the main process's group does not reach it.

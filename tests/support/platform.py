@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,11 +18,12 @@ from pathlib import Path
 
 import yaml
 
+from ffdl_ops.adapters.ports import free_ports
 from ffdl_ops.adapters.settings import Settings, config_dir, home_dir
 from ffdl_ops.local.services.environment import DAG_FOLDERS
 from ffdl_ops.local.services.stack import Stack
 
-__all__ = ["FFDL", "REPOSITORY", "Platform", "free_ports", "new_platform", "running_platform"]
+__all__ = ["FFDL", "REPOSITORY", "Platform", "new_platform", "running_platform"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FFDL = (sys.executable, "-c", "from ffdl_ops.cli.main import main; main()")
@@ -105,17 +105,6 @@ def running_platform(dag_folders: tuple[Path, ...] = DAG_FOLDERS) -> Iterator[Pl
     with new_platform(dag_folders) as platform:
         platform.stack.up()
         yield platform
-
-
-def free_ports(number: int) -> list[int]:
-    """Different ports that nobody listens on now."""
-    with contextlib.ExitStack() as probes:
-        ports = []
-        for _ in range(number):
-            probe = probes.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            ports.append(int(probe.getsockname()[1]))
-        return ports
 
 
 def _guard(home: Path) -> None:

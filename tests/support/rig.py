@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ffdl_ops.adapters.cluster.client import Cluster
+from ffdl_ops.adapters.cluster.embedded import AdminClient
 from ffdl_ops.core.jobs.ids import dag_id, job_id, namespace
-from ffdl_ops.local.minicluster.admin import AdminClient
 
 if TYPE_CHECKING:
     from ffdl_ops.adapters.airflow_api import AirflowApi

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ffdl_ops.adapters.ports import free_ports
 from ffdl_ops.adapters.settings import Settings, config_dir
 from ffdl_ops.core.errors import TemporaryError
 
@@ -56,7 +56,7 @@ def own_platform(tenants: Sequence[str], quota: int, directory: str | None = Non
         config = home / "config"
         config.mkdir()
         shutil.copy(config_dir() / "images.yaml", config / "images.yaml")
-        for file, content in configuration(tenants, quota, _free_ports(len(_SERVICES))).items():
+        for file, content in configuration(tenants, quota, free_ports(len(_SERVICES))).items():
             (config / file).write_text(yaml.safe_dump(content), encoding="utf-8")
         try:
             _ffdl("up", home, config)
@@ -75,13 +75,3 @@ def _ffdl(command: str, home: Path, config: Path) -> None:
     )  # fmt: skip
     if done.returncode:
         raise TemporaryError(f"The benchmark's platform: `ffdl {command}` failed.\n{done.stderr.strip()[-2000:]}")
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as probes:
-        ports = []
-        for _ in range(number):
-            probe = probes.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            ports.append(int(probe.getsockname()[1]))
-        return ports

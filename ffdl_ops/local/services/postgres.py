@@ -25,6 +25,7 @@ from urllib.parse import quote
 
 import psutil
 
+from ffdl_ops.adapters.processes import postmaster
 from ffdl_ops.local.services.errors import ServiceFailed
 from ffdl_ops.local.services.postgres_access import SUPERUSER, admit, adopt, entrances, verifier
 from ffdl_ops.local.services.process import tail
@@ -66,15 +67,7 @@ class Postgres:
     @property
     def process(self) -> psutil.Process | None:
         """The server that runs on this data, or ``None``."""
-        try:
-            pid = int((self.directory / "postmaster.pid").read_text().splitlines()[0])
-            process = psutil.Process(pid)
-            # After a reboot the pid may be a stranger's; the server's working directory is its data.
-            if process.name().startswith("postgres") and Path(process.cwd()) == self.directory.resolve():
-                return process
-        except (OSError, ValueError, IndexError, psutil.Error):
-            pass
-        return None
+        return postmaster(self.directory)
 
     def start(self) -> None:
         """Start it, unless it runs; make the roles and databases that are missing.

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from ffdl_ops.adapters.processes import birth_mark, members_of_session
+from ffdl_ops.adapters.processes import birth_mark, living, members_of_session
 from ffdl_ops.local.services.errors import ServiceFailed
 
 __all__ = ["Process", "fingerprint", "stop_all", "tail"]
@@ -58,11 +58,9 @@ class Process:
 
     def find(self) -> psutil.Process | None:
         """The living process that was started for this service, or ``None``."""
-        record = self.record()
-        with contextlib.suppress(KeyError, ValueError, TypeError, psutil.Error):
-            pid = int(record["pid"])
-            if record["mark"] == birth_mark(pid):
-                return psutil.Process(pid)
+        pid = living(self.record())
+        with contextlib.suppress(psutil.Error):
+            return psutil.Process(pid) if pid is not None else None
         return None
 
     def record(self) -> dict[str, Any]:

@@ -86,22 +86,23 @@ def program_environment(learner: Learner, peers: list[Peer]) -> dict[str, str]:
     Of the platform's variables it sees the attempt and what was restored; credentials never.
     """
     env = {name: value for name, value in learner.env.items() if name in _SHARED or not name.startswith(_OURS)}
-    env.update(
-        RANK=str(learner.rank),
-        WORLD_SIZE=str(len(peers)),
-        LOCAL_RANK="0",
-        LOCAL_WORLD_SIZE="1",
-        MASTER_ADDR=peers[0].ip,
-        MASTER_PORT=str(peers[0].port),
-        PYTHONUNBUFFERED="1",
-    )
-    if len(peers) > 1:
-        cluster = {"worker": [peer.address for peer in peers]}
-        env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": learner.rank}})
+    env.update(rendezvous_variables(learner.rank, peers), PYTHONUNBUFFERED="1")
     if learner.pod_ip.startswith("127."):
         # Gloo would look up the host's name and may take an address that the other learners don't share.
         env.setdefault("GLOO_SOCKET_IFNAME", "lo")
     return env
+
+
+def rendezvous_variables(rank: int, peers: list[Peer]) -> dict[str, str]:
+    """What a rank finds the others by: as torchrun sets it, and, when there are several, as TensorFlow reads it."""
+    found = {
+        "RANK": str(rank), "WORLD_SIZE": str(len(peers)), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": peers[0].ip, "MASTER_PORT": str(peers[0].port),
+    }  # fmt: skip
+    if len(peers) > 1:
+        cluster = {"worker": [peer.address for peer in peers]}
+        found["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
+    return found
 
 
 def _whole(env: dict[str, str], name: str, default: int, least: int) -> int:

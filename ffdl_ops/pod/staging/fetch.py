@@ -55,14 +55,14 @@ def is_cached(data: DataSpec) -> dict[str, int] | None:
 
     Each file's size is looked at (of very large sets, of every n-th file): a machine that crashed may have lost content.
     """
-    marker = read_json(_place(data) + ".complete")
+    marker = read_json(place_of(data, data.key) + ".complete")
     if not isinstance(marker, dict) or not isinstance(marker.get("files"), dict):
         return None
     listing: dict[str, int] = marker["files"]
     names = list(listing)
     for name in names[:: 1 + len(names) // _CHECKED_FILES]:
         try:
-            if os.lstat(os.path.join(_place(data), name)).st_size != listing[name]:
+            if os.lstat(os.path.join(place_of(data, data.key), name)).st_size != listing[name]:
                 return None
         except OSError:
             return None
@@ -86,7 +86,7 @@ def _download(spec: StageSpec, data: DataSpec) -> tuple[dict[str, int], Evicted 
         )
     say(spec, f"downloading s3://{data.bucket}/{data.prefix}: {found.files} files, {found.bytes / 2**20:.1f} MiB")
     evicted = _make_room(spec, data, found.bytes)
-    partial = f"{_place(data)}.partial-{os.getpid()}"
+    partial = f"{place_of(data, data.key)}.partial-{os.getpid()}"
     os.makedirs(partial)
     try:
         download_dataset(store, found, partial)
@@ -95,19 +95,19 @@ def _download(spec: StageSpec, data: DataSpec) -> tuple[dict[str, int], Evicted 
             raise DataChanged(
                 f"The data at s3://{data.bucket}/{data.prefix} changed while it was downloaded: run the job again."
             )
-        os.replace(partial, _place(data))
+        os.replace(partial, place_of(data, data.key))
     except BaseException:
         remove_tree(partial)
         raise
     listing = {name: one.size for name, one in found.objects.items()}
-    write_json(_place(data) + ".complete", {"key": data.key, "files": listing}, durable=True)
+    write_json(place_of(data, data.key) + ".complete", {"key": data.key, "files": listing}, durable=True)
     return listing, evicted
 
 
 def _remove_garbage(data: DataSpec) -> None:
     """Remove what killed helpers left: of this key (its lock is held), and of any key that nobody is fetching."""
-    remove_tree(_place(data))
-    remove_tree(_place(data) + ".complete")
+    remove_tree(place_of(data, data.key))
+    remove_tree(place_of(data, data.key) + ".complete")
     for name in os.listdir(data.cache_dir):
         key, mark, _ = name.partition(".partial-")
         if not mark:
@@ -118,10 +118,6 @@ def _remove_garbage(data: DataSpec) -> None:
         with try_lock(lock_path(data, key)) as free:
             if free:
                 remove_tree(os.path.join(data.cache_dir, name))
-
-
-def _place(data: DataSpec) -> str:
-    return place_of(data, data.key)
 
 
 def _told(listing: dict[str, int], *, cached: bool, evicted: Evicted | None = None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from ffdl_ops.adapters.processes import birth_mark, pin
+from ffdl_ops.adapters.processes import birth_mark, living, pin, postmaster
 from ffdl_ops.core.errors import FfdlError
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def split(cpus: Iterable[int]) -> Split:
 def control_plane(home: Path) -> set[int]:
     """The living processes of the embedded platform itself: every service with what it has started; no pods."""
     leaders = {pid for pid in map(_leader, (home / "run").glob("*.json")) if pid}
-    leaders |= _postgres(home)
+    if (server := postmaster(home / "postgres")) is not None:
+        leaders.add(server.pid)
     found = set(leaders)
     for leader in leaders:
         with contextlib.suppress(psutil.Error):
@@ -128,7 +129,7 @@ def restore(settings: Settings) -> bool:
         return False
     except (OSError, ValueError, KeyError, TypeError):  # half-written by a machine that went down: so did the processes
         everything, by = set(range(os.cpu_count() or 1)), {}
-    measuring = {int(by["pid"])} if by and birth_mark(int(by["pid"])) == by.get("mark") else set()
+    measuring = {pid for pid in [living(by)] if pid is not None}
     pin(lambda: control_plane(settings.home) | measuring, everything)
     try:
         _admin(settings).pin_pods(None)
@@ -155,17 +156,6 @@ def _record(home: Path) -> Path:
 def _leader(path: Path) -> int | None:
     """The process that a service's record names, while it lives."""
     try:
-        record = json.loads(path.read_text())
-        pid = int(record["pid"])
-        return pid if record["mark"] == birth_mark(pid) else None
-    except (OSError, ValueError, KeyError, TypeError):
+        return living(json.loads(path.read_text()))
+    except (OSError, ValueError):
         return None
-
-
-def _postgres(home: Path) -> set[int]:
-    """PostgreSQL's own record of its first process; after a reboot its pid may be a stranger's."""
-    try:
-        pid = int((home / "postgres" / "postmaster.pid").read_text().splitlines()[0])
-        return {pid} if Path(psutil.Process(pid).cwd()) == (home / "postgres").resolve() else set()
-    except (OSError, ValueError, IndexError, psutil.Error):
-        return set()

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ffdl_ops.adapters.processes import birth_mark
+from ffdl_ops.adapters.processes import birth_mark, living
 from ffdl_ops.core.errors import TemporaryError, UserError
 
 if TYPE_CHECKING:
@@ -72,18 +72,18 @@ class Started:
         entries = self._entries()
         found = 0
         for one in entries:
-            if one["kind"] == "process" and birth_mark(one["pid"]) == one["mark"]:
+            if one["kind"] == "process" and living(one) is not None:
                 found += 1
                 with contextlib.suppress(OSError):
                     os.killpg(one["pid"], signal.SIGKILL)
         runs = [_run_of(one) for one in entries if one["kind"] == "run"]
-        living = [run for run in runs if airflow.run_state(run.dag_id, run.run_id) not in (None, *_ENDED)]
-        for run in living:
+        going = [run for run in runs if airflow.run_state(run.dag_id, run.run_id) not in (None, *_ENDED)]
+        for run in going:
             airflow.mark_run_failed(run.dag_id, run.run_id)
         for run in runs:
             self._await_end(run, airflow, cluster)
         self._path.unlink(missing_ok=True)
-        return found + len(living)
+        return found + len(going)
 
     def _await_end(self, run: StartedRun, airflow: AirflowApi, cluster: Cluster) -> None:
         deadline = time.monotonic() + _END_S

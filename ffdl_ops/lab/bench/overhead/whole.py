@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 import re
-import socket
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from ffdl_ops.adapters.ports import free_ports
 from ffdl_ops.core.errors import TemporaryError, UserError
 from ffdl_ops.core.failures.classes import FailureClass
 from ffdl_ops.core.jobs.manifest import load_manifest
@@ -24,6 +24,7 @@ from ffdl_ops.lab.bench.overhead.jobs import JobArm
 from ffdl_ops.lab.bench.overhead.pods import PodArm
 from ffdl_ops.lab.bench.overhead.records import Arm, ArmRun, Turn
 from ffdl_ops.lab.bench.overhead.turns import ArmFailed
+from ffdl_ops.pod.learner.environment import Peer, rendezvous_variables
 
 __all__ = ["measure", "measured", "read_by_pattern"]
 
@@ -185,26 +186,8 @@ def _of_user(setting: Setting, arm: Arm) -> Mapping[str, Any]:
 
 
 def _ranks(learners: int) -> list[dict[str, str]]:
-    """What learners outside a job find each other by, all on this machine: as torchrun and TensorFlow have it."""
+    """What learners outside a job find each other by, all on this machine: in the words of a job's."""
     if learners == 1:
         return [{}]
-    ports = _free_ports(learners)
-    cluster = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
-    return [
-        {
-            "RANK": str(rank), "WORLD_SIZE": str(learners), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0]), "GLOO_SOCKET_IFNAME": "lo",
-            "TF_CONFIG": f'{{"cluster": {{"worker": [{cluster}]}}, "task": {{"type": "worker", "index": {rank}}}}}',
-        }
-        for rank in range(learners)
-    ]  # fmt: skip
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as probes:
-        ports = []
-        for _ in range(number):
-            probe = probes.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            ports.append(int(probe.getsockname()[1]))
-        return ports
+    peers = [Peer(rank, "127.0.0.1", port) for rank, port in enumerate(free_ports(learners))]
+    return [{**rendezvous_variables(rank, peers), "GLOO_SOCKET_IFNAME": "lo"} for rank in range(learners)]
