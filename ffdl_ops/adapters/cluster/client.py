@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ffdl_ops.core.errors import FfdlError, TemporaryError
+from ffdl_ops.core.errors import FfdlError, TemporaryError, UserError
 
 if TYPE_CHECKING:
     from kubernetes import client as k8s
@@ -59,14 +59,25 @@ class Cluster:
 
     @functools.cached_property
     def api(self) -> Any:
-        """The configured ``ApiClient`` (a connection pool; not shared across forks)."""
+        """The configured ``ApiClient`` (a connection pool; not shared across forks).
+
+        :raises UserError: when no cluster is configured, or its kubeconfig can't be used.
+        """
         from kubernetes import client, config
 
         configuration = client.Configuration()
-        if self.kubeconfig:
-            config.load_kube_config(self.kubeconfig, client_configuration=configuration)
-        else:
-            config.load_incluster_config(client_configuration=configuration)
+        try:
+            if self.kubeconfig:
+                config.load_kube_config(self.kubeconfig, client_configuration=configuration)
+            else:
+                config.load_incluster_config(client_configuration=configuration)
+        except config.ConfigException as error:
+            if self.kubeconfig:
+                raise UserError(f"The kubeconfig {self.kubeconfig} can't be used: {error}") from None
+            raise UserError(
+                "No cluster is configured: KUBECONFIG is not set, no platform is up here, and this is no pod of a cluster. "
+                "Set it, or run `ffdl up`."
+            ) from None
         configuration.retries = False
         # What a server leaves out of an answer is no reason to refuse the rest of it.
         configuration.client_side_validation = False

@@ -17,6 +17,7 @@ from ffdl_ops.adapters.ledger import CheckpointRecord, Ledger, NewJob
 from ffdl_ops.core.jobs.states import JobState
 from ffdl_ops.core.scheduling.model import GangRequest, NodeView
 from ffdl_ops.core.tenancy.tenants import Tenants
+from tests.conformance.bench import MiniClusterProcess
 from tests.support.gangs import FIFO
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.s3 import S3Server, running_s3
@@ -45,7 +46,9 @@ class Place:
             "conn_type": "aws", "login": s3.config.access_key, "password": s3.config.secret_key,
             "extra": {"endpoint_url": s3.endpoint, "region_name": "us-east-1"},
         }  # fmt: skip
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("FFDL_", "MLFLOW_"))}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("FFDL_", "MLFLOW_", "KUBECONFIG"))
+        }
         self.environment = kept | {
             "FFDL_HOME": str(folder / "home"),
             "FFDL_CONFIG_DIR": str(config),
@@ -149,6 +152,28 @@ def test_a_halt_is_kept_though_airflow_is_away_and_the_code_says_which_service(p
     assert place.ledger.queue() == []
 
 
+def test_where_no_cluster_is_configured_nothing_is_deleted_and_that_is_said(place: Place) -> None:
+    assert "KUBECONFIG is not set" in place.ffdl("delete", DONE, code=2).stderr
+    assert len(list(place.s3.store.list("vision-bucket", f"jobs/{DONE}/"))) == 6
+    assert not json.loads(place.ffdl("show", DONE, "--json").stdout)["deleted_at"]
+    place.environment["KUBECONFIG"] = "absent.yaml"
+    assert "absent.yaml" in place.ffdl("delete", DONE, code=2).stderr
+
+
+@pytest.fixture
+def cluster(place: Place, tmp_path: Path) -> Iterator[None]:
+    """A cluster with the tenants' namespaces."""
+    server = MiniClusterProcess(tmp_path / "minicluster")
+    server.start("--stop-pods")
+    try:
+        place.environment["KUBECONFIG"] = str(server.kubeconfig)
+        place.ffdl("tenants", "apply")
+        yield
+    finally:
+        server.stop()
+
+
+@pytest.mark.usefixtures("cluster")
 def test_deleting_empties_the_jobs_prefix_and_marks_its_record(place: Place) -> None:
     place.ffdl("delete", WAITING, code=3)
     told = json.loads(place.ffdl("delete", DONE, "--json").stdout)
